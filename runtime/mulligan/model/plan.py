@@ -1,0 +1,94 @@
+"""Plan: per slot what a repair will do, and why. Report: what it did. Frozen; deciding is repair/'s business."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from mulligan.model.change import Change
+    from mulligan.model.ids import ActionId, RecordId
+
+StepKind = Literal["keep", "may_rerun", "must_rerun", "drop"]
+
+ReasonKind = Literal[
+    "changed",  # the change names this action itself
+    "read_changed",  # an observation of it has another value now
+    "reads_rewritten",  # it observed something an action that runs again wrote: another value, or the same (cut off)
+    "incomplete",  # its trace has a hole, so it counts as reading everything
+    "launch",  # the environment or working directory it starts with has changed
+    "base_changed",  # a file of the host base changed since
+    "declared",  # a declared input changed
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One witness: the key that differs and the action (or "base") it differs by. `note` for a person."""
+
+    kind: ReasonKind
+    key: str = ""
+    source: str = ""  # action id, "base", or "" for the change itself
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the plan says of one slot of history."""
+
+    action: ActionId
+    kind: StepKind
+    because: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a repair of `session`, standing on `head`, would do. Touches nothing; `Session.apply` carries it out."""
+
+    session: str
+    head: int
+    changes: tuple[Change, ...]
+    steps: tuple[Step, ...]
+
+    def of(self, kind: StepKind) -> list[ActionId]:
+        """The ids of the actions with this step, in order of history."""
+        return [s.action for s in self.steps if s.kind == kind]
+
+    def __str__(self) -> str:
+        rows = []
+        for step in self.steps:
+            why = "; ".join(_say(r) for r in step.because[:3])
+            more = f" (+{len(step.because) - 3} more)" if len(step.because) > 3 else ""  # noqa: PLR2004
+            rows.append(f"{step.action:<6} {step.kind:<10} {why}{more}".rstrip())
+        return "\n".join(rows)
+
+
+def _say(reason: Reason) -> str:
+    parts = [reason.note or reason.kind.replace("_", " ")]
+    if reason.key:
+        parts.append(reason.key.encode("unicode_escape", "backslashreplace").decode("ascii"))
+    if reason.source:
+        parts.append(f"from {reason.source}")
+    return " ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a repair did. Lists are action ids in order of history; `plan` has the final step of each with its reasons.
+
+    `cut_off`: may_rerun in the plan, yet kept, because what it observed came out the same. `diverged`: ran again with
+    another exit code or signal than recorded. `failed`: ran again and failed where it had succeeded.
+    """
+
+    plan: Plan
+    applied: bool
+    ran: tuple[ActionId, ...] = ()
+    kept: tuple[ActionId, ...] = ()
+    dropped: tuple[ActionId, ...] = ()
+    cut_off: tuple[ActionId, ...] = ()
+    diverged: tuple[ActionId, ...] = ()
+    failed: tuple[ActionId, ...] = ()
+    records: tuple[RecordId, ...] = ()
+    effects: tuple[str, ...] = ()
+    head: int = 0
+    seconds: float = 0.0
