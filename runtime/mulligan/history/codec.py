@@ -11,7 +11,7 @@ and that is what makes a chain of a thousand records load quickly.
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -72,7 +72,7 @@ class _Footprint(msgspec.Struct, array_like=True, frozen=True):
     """Sets of paths are NUL-closed byte strings, in the order of `_PATH_SETS`."""
 
     paths: list[bytes]
-    connected: list[tuple[str, str, bytes, int, int]]
+    connected: list[tuple[Literal["connect", "bind", "send"], str, bytes, int, int]]
     launch_env: dict[bytes, bytes]
     launch_cwd: bytes
     declared_reads: list[bytes]
@@ -122,9 +122,7 @@ _FLAG_SETS: Final = [
 ]  # by the number in `_Entry.flags`: made once, since a manifest may have many thousand entries
 
 
-def encode_body(
-    action: Action, launch: LaunchContext, handoff: LaunchContext, outcome: Outcome, footprint: Footprint
-) -> bytes:
+def encode_body(action: Action, launch: LaunchContext, handoff: LaunchContext, outcome: Outcome, footprint: Footprint) -> bytes:
     """The stored form of a record, without its streams and its layer."""
     return _pack(
         RecordBody(
@@ -137,9 +135,7 @@ def encode_body(
     )
 
 
-def decode_body(
-    blob: bytes, stdout: bytes, stderr: bytes
-) -> tuple[Action, LaunchContext, LaunchContext, Outcome, Footprint]:
+def decode_body(blob: bytes, stdout: bytes, stderr: bytes) -> tuple[Action, LaunchContext, LaunchContext, Outcome, Footprint]:
     """Action, launch, handoff, outcome and footprint of a stored record, given its streams."""
     body = _unpack(blob, RecordBody)
     return (
@@ -377,7 +373,9 @@ def _footprint(stored: _Footprint) -> Footprint:
     sets: dict[str, Any] = {n: frozenset(_split(p)) for n, p in zip(_PATH_SETS, stored.paths, strict=True)}
     return Footprint(
         **sets,
-        connected=tuple(Connect(op, family, _text(address), port, errno) for op, family, address, port, errno in stored.connected),
+        connected=tuple(
+            Connect(op, family, _text(address), port, errno) for op, family, address, port, errno in stored.connected
+        ),
         launch_env=_text_env(stored.launch_env),
         launch_cwd=_text(stored.launch_cwd),
         declared_reads=_text_tuple(stored.declared_reads),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from mulligan.errors import ConflictError, DiskFullError, HostError, MulliganError, StoreError
@@ -48,9 +48,7 @@ class Db:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     def close(self) -> None:
@@ -88,7 +86,7 @@ class Db:
             self._connection.execute("COMMIT")
         except BaseException:
             # A failed COMMIT or a full disk may have rolled back already (sqlite.org/lang_transaction.html).
-            if self._connection.in_transaction:
+            with suppress(sqlite3.OperationalError):
                 self._connection.execute("ROLLBACK")
             raise
 

@@ -227,9 +227,7 @@ class Journal:
         return Collected(gone, frozenset(LayerId(layer) for (layer,) in layers))
 
     def _slot(self, session: str, action: str) -> tuple[int, Record]:
-        query = _CHAIN + (
-            "SELECT node, record FROM chain JOIN records ON records.id = chain.record WHERE records.action = ?"
-        )
+        query = _CHAIN + ("SELECT node, record FROM chain JOIN records ON records.id = chain.record WHERE records.action = ?")
         with self._db.read() as db:
             head = _session(db, session)[1]
             row = db.execute(query, (head, action)).fetchone()

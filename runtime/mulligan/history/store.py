@@ -100,9 +100,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     def close(self) -> None:
@@ -145,9 +143,7 @@ class Store:
                 (new, at or None, time.time_ns(), number),
             )
             pair = (row.lastrowid, number)
-            db.execute(
-                "INSERT INTO session_layers SELECT ?, position, layer FROM session_layers WHERE session = ?", pair
-            )
+            db.execute("INSERT INTO session_layers SELECT ?, position, layer FROM session_layers WHERE session = ?", pair)
             db.execute(
                 "INSERT INTO base_versions SELECT ?, path, mtime_ns, size, ino FROM base_versions WHERE session = ?",
                 pair,
