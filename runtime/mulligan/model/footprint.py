@@ -6,14 +6,32 @@ Knows events, keys and manifests; pure. What the action had written itself befor
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
+
+from mulligan.model.ids import prefixes
+from mulligan.model.keys import DAT, DIR, ENT, LINKS, MODE, MTIME, SEARCH, XATTR, Key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from mulligan.model.events import Connect
+    from mulligan.model.keys import KeyKind
 
 Principal = Literal["root", "owner", "any"]
+
+# What each set of a footprint stands for. A folder's mtime and an object's modes are inputs of whoever looked at all of
+# its metadata; whoever only opened it depends on no more than being let in (`meta.search`).
+OBSERVED: Final[dict[str, tuple[KeyKind, ...]]] = {
+    "saw": (ENT, DAT, SEARCH),
+    "stats": (ENT, MODE, MTIME, LINKS),
+    "probed": (ENT, MODE),
+    "missed": (ENT,),
+    "listed": (ENT, DIR, SEARCH),
+    "linked": (ENT,),
+    "xattrs": (ENT, XATTR),
+    "overwrote": (ENT, MODE, LINKS),
+    "executed": (ENT, DAT, MODE),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +66,19 @@ class Footprint:
     def complete(self) -> bool:
         """Whether the tracer could model all that the action did."""
         return not self.incomplete_because
+
+    def sets(self) -> Iterator[tuple[frozenset[str], tuple[KeyKind, ...]]]:
+        """Each set of observed paths with the kinds of key it stands for; the prefixes of the paths are not in it."""
+        for name, kinds in OBSERVED.items():
+            yield getattr(self, name), kinds
+
+    def observed_paths(self) -> frozenset[str]:
+        """Every path that was observed, without prefixes."""
+        return frozenset().union(*(paths for paths, _ in self.sets()))
+
+    def observations(self) -> frozenset[Key]:
+        """Every key that was observed: of the paths themselves, and of each folder on the way to them."""
+        keys = {Key(kind, path) for paths, kinds in self.sets() for path in paths for kind in kinds}
+        above = {folder for path in self.observed_paths() for folder in (*prefixes(path), "/")}
+        keys.update(Key(kind, folder) for folder in above for kind in (ENT, SEARCH))
+        return frozenset(keys)
