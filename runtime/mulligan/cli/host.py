@@ -1,0 +1,169 @@
+"""The commands that face the host: `commit`, `ps`, `rm`, `gc`, `doctor`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mulligan.cli.options import Caller, example, json_option, pass_caller, session_option
+from mulligan.cli.progress import Progress, say_waiting
+from mulligan.errors import ConflictError, HostError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mulligan.history.store import SessionRow
+    from mulligan.sandbox.hosts import HostFeatures
+
+CONFLICTS_NAMED = 3
+
+
+@click.command("commit", epilog=example("mulligan commit -s job ./project --dry-run"))
+@session_option
+@click.argument("folder", metavar="DIR")
+@click.option("--dry-run", is_flag=True, help="Say what would be written and removed, and change nothing.")
+@json_option
+@pass_caller
+def commit_command(
+    caller: Caller,
+    session: str | None,
+    folder: str,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Write what the session changed under /workspace to the host folder DIR.
+
+    A file that was edited on the host since its import is a conflict: then nothing at all is written.
+    """
+    from mulligan.cli.jsonview import Json, print_json, put_all  # noqa: PLC0415 - not needed for --help
+    from mulligan.cli.render import echo, escape  # noqa: PLC0415
+
+    with caller.open(session) as opened, Progress(f"writing to {folder}"):
+        report = opened.commit(folder, dry_run=dry_run)
+    if as_json:
+        out: Json = {}
+        for name in ("written", "removed", "conflicts", "skipped"):
+            put_all(out, name, getattr(report, name))
+        print_json({**out, "applied": report.applied})
+    else:
+        for mark, paths in (("+", report.written), ("-", report.removed), ("!", report.conflicts), ("?", report.skipped)):
+            for path in paths:
+                echo(f"{mark} {escape(path)}")
+        done = "committed" if report.applied else "dry run" if dry_run else "nothing was written"
+        echo(f"{done}: {len(report.written)} written, {len(report.removed)} removed, {len(report.conflicts)} conflicts")
+    if report.conflicts:
+        named = ", ".join(report.conflicts[:CONFLICTS_NAMED])
+        more = len(report.conflicts) - CONFLICTS_NAMED
+        raise ConflictError(
+            f"changed on the host since the import: {named}{f' and {more} more' if more > 0 else ''}",
+            remedy="commit to an empty folder and merge, or bring the host's files back to what was imported",
+        )
+
+
+@click.command("ps", epilog=example("mulligan ps --json"))
+@json_option
+@pass_caller
+def ps_command(caller: Caller, as_json: bool) -> None:
+    """List the sessions of the store: their actions, base and age."""
+    from mulligan import session as sessions  # noqa: PLC0415 - not needed for --help
+    from mulligan.cli.jsonview import print_json  # noqa: PLC0415
+    from mulligan.cli.render import echo, table  # noqa: PLC0415
+
+    rows = sessions.sessions(caller.home)
+    if as_json:
+        print_json([_row_json(r) for r in rows])
+    elif rows:
+        cells = [(r.name, str(r.next_action - 1), _base(r.base), _day(r.created_ns)) for r in rows]
+        table(("SESSION", "ACTIONS", "BASE", "CREATED"), cells)
+    else:
+        echo("there is no session yet; `mulligan new NAME` makes one")
+
+
+def _row_json(row: SessionRow) -> dict[str, Any]:
+    return {
+        "session": row.name,
+        "actions": row.next_action - 1,
+        "base": _base(row.base),
+        "head": str(row.head),
+        "created_ns": row.created_ns,
+    }
+
+
+def _base(base: Mapping[str, Any]) -> str:
+    return str(base.get("kind", ""))
+
+
+def _day(created_ns: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(created_ns / 1e9))
+
+
+@click.command("rm", epilog=example("mulligan rm job && mulligan gc"))
+@click.argument("name")
+@json_option
+@pass_caller
+def rm_command(caller: Caller, name: str, as_json: bool) -> None:
+    """Remove the session NAME with its history. Branches made from it stay. `mulligan gc` frees the space."""
+    from mulligan import session as sessions  # noqa: PLC0415 - not needed for --help
+    from mulligan.cli.jsonview import print_json  # noqa: PLC0415
+    from mulligan.cli.render import echo, escape  # noqa: PLC0415
+
+    sessions.remove(name, caller.home)
+    if as_json:
+        print_json({"removed": name})
+    else:
+        echo(f"session {escape(name)} is removed")
+
+
+@click.command("gc", epilog=example("mulligan gc --dry-run"))
+@click.option("--dry-run", is_flag=True, help="Say what would be freed, and free nothing.")
+@json_option
+@pass_caller
+def gc_command(caller: Caller, dry_run: bool, as_json: bool) -> None:
+    """Free what no session reaches: rolled back history, removed sessions, what a killed process left behind."""
+    from mulligan import session as sessions  # noqa: PLC0415 - not needed for --help
+    from mulligan.cli.jsonview import print_json  # noqa: PLC0415
+    from mulligan.cli.render import echo, size  # noqa: PLC0415
+
+    with Progress("looking for layers that no session needs"):
+        report = sessions.gc(caller.home, lambda: say_waiting("the store"), dry_run=dry_run)
+    if as_json:
+        print_json({"layers": report.layers, "records": report.records, "bytes": report.bytes, "applied": not dry_run})
+    else:
+        freed = "would be freed" if dry_run else "freed"
+        echo(f"{report.layers} layers and {report.records} records, {size(report.bytes)}: {freed}")
+
+
+@click.command("doctor", epilog=example("mulligan doctor"))
+@json_option
+def doctor_command(as_json: bool) -> None:
+    """Try what the sandbox needs on this machine, and say what is missing, for what, and what to change."""
+    from mulligan.history.store import SessionRow
+    from mulligan.sandbox.hosts import HostFeatures  # noqa: PLC0415 - not needed for --help
+
+    with Progress("trying the host's features"):
+        found = HostFeatures.probe()
+    _tell_features(found, as_json=as_json)
+
+
+def _tell_features(found: HostFeatures, *, as_json: bool) -> None:
+    from mulligan.cli.jsonview import print_json  # noqa: PLC0415 - not needed for --help
+    from mulligan.cli.render import echo, table  # noqa: PLC0415
+
+    missing = [f for f in found.features if not f.ok and f.required]
+    if as_json:
+        fields = ("name", "ok", "required", "detail", "needed_for", "remedy")
+        print_json({"ready": not missing, "features": [{k: getattr(f, k) for k in fields} for f in found.features]})
+    else:
+        marks = {True: "yes", False: "no"}
+        table(("", "FEATURE", "FOUND", "NEEDED FOR"), [(marks[f.ok], f.name, f.detail, f.needed_for) for f in found.features])
+        for feature in found.features:
+            if not feature.ok and feature.remedy:
+                echo(f"{feature.name}: {feature.remedy}")
+        if not missing:
+            echo("this machine can run Mulligan")
+    if missing:
+        raise HostError(
+            f"this machine cannot run Mulligan: {', '.join(f.name for f in missing)} missing", remedy=missing[0].remedy
+        )
