@@ -1,0 +1,189 @@
+"""A folder of the host that results are written to, as safely as if its owner were being attacked.
+
+Knows file descriptors of the host only. Every component is opened from its parent's descriptor without following
+symlinks (open(2), O_NOFOLLOW), so neither a link in the folder nor a name made inside a sandbox leads out of it.
+Each file is replaced at once: written beside its place, synced, then renamed over it (rename(2)).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from mulligan.errors import DiskFullError, HostError, UsageError
+from mulligan.model.ids import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+ObjectKind = Literal["absent", "file", "dir", "link", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """What lies at a path: kind, permission bits, content of a file, target of a symlink."""
+
+    kind: ObjectKind
+    mode: int = 0
+    content: bytes = b""
+    target: str = ""
+
+
+ABSENT = Object("absent")
+
+
+class HostFolder:
+    """One folder of the host, held open by its descriptor. Paths are relative, "/"-separated, without "." or ".."."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise UsageError(f"open folder {shown(path)!r}: {os.strerror(error.errno or 0)}") from error
+        self.path = path
+        info = os.fstat(self._fd)
+        self._owner = (info.st_uid, info.st_gid)
+
+    def __enter__(self) -> HostFolder:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        os.close(self._fd)
+
+    @contextmanager
+    def _parent(self, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+        *folders, name = path.split("/")
+        fd = os.dup(self._fd)
+        try:
+            for part in folders:
+                if create:
+                    self._ensure(part, fd)
+                below = os.open(part, _DIR, dir_fd=fd)
+                os.close(fd)
+                fd = below
+            yield fd, name
+        finally:
+            os.close(fd)
+
+    def _ensure(self, name: str, fd: int) -> None:
+        try:
+            os.mkdir(name, 0o755, dir_fd=fd)
+        except FileExistsError:
+            return
+        self._own(name, fd)
+
+    def _own(self, name: str, fd: int) -> None:
+        if os.geteuid() == 0:  # what root writes into somebody's folder belongs to that somebody
+            os.chown(name, *self._owner, dir_fd=fd, follow_symlinks=False)
+
+    def look(self, path: str) -> Object:
+        """What lies at the path; a parent that is missing, a link or no folder makes it absent."""
+        try:
+            with self._parent(path) as (fd, name):
+                return _look(fd, name)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return ABSENT
+            raise self._failed("look at", path, error) from error
+
+    def blocked(self, path: str) -> bool:
+        """Whether a parent of the path exists but is no folder (a symlink, a file): it can't be written through."""
+        parts = path.split("/")[:-1]
+        return any(self.look("/".join(parts[:n])).kind not in ("dir", "absent") for n in range(1, len(parts) + 1))
+
+    def put(self, path: str, want: Object, mtime_ns: int) -> None:
+        """Make the path what `want` says. Set-id bits are never carried to the host."""
+        try:
+            with self._parent(path, create=True) as (fd, name):
+                _clear_other_kind(fd, name, want.kind)
+                if want.kind == "dir":
+                    self._ensure(name, fd)
+                    os.chmod(name, want.mode & 0o777, dir_fd=fd)
+                else:
+                    self._replace(fd, name, want, mtime_ns)
+        except OSError as error:
+            raise self._failed("write", path, error) from error
+
+    def _replace(self, fd: int, name: str, want: Object, mtime_ns: int) -> None:
+        beside = f".mulligan-{secrets.token_hex(8)}"
+        try:
+            if want.kind == "link":
+                os.symlink(want.target, beside, dir_fd=fd)
+            else:
+                _write_synced(fd, beside, want, mtime_ns)
+            self._own(beside, fd)
+            if want.kind == "file":  # after chown(2), which clears bits
+                os.chmod(beside, want.mode & 0o777, dir_fd=fd)
+            os.rename(beside, name, src_dir_fd=fd, dst_dir_fd=fd)
+        except BaseException:
+            try:
+                os.unlink(beside, dir_fd=fd)
+            except FileNotFoundError:
+                pass
+            raise
+        os.fsync(fd)
+
+    def remove(self, path: str) -> None:
+        """Remove the name; a folder that is not empty (the host holds more in it) stays."""
+        try:
+            with self._parent(path) as (fd, name):
+                kind = _look(fd, name, content=False).kind
+                if kind == "dir":
+                    os.rmdir(name, dir_fd=fd)
+                elif kind != "absent":
+                    os.unlink(name, dir_fd=fd)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.ELOOP):
+                return
+            raise self._failed("remove", path, error) from error
+
+    def _failed(self, what: str, path: str, error: OSError) -> HostError:
+        where = f"{what} {shown(path)!r} in {shown(self.path)!r}: {os.strerror(error.errno or 0)}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return DiskFullError(where, remedy="free some space and commit again; what was written so far is whole")
+        return HostError(where, remedy="check the folder's permissions")
+
+
+def _look(fd: int, name: str, *, content: bool = True) -> Object:
+    try:
+        info = os.stat(name, dir_fd=fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return ABSENT
+    mode = stat.S_IMODE(info.st_mode)
+    if stat.S_ISDIR(info.st_mode):
+        return Object("dir", mode)
+    if stat.S_ISLNK(info.st_mode):
+        return Object("link", target=os.readlink(name, dir_fd=fd))
+    if not stat.S_ISREG(info.st_mode):
+        return Object("other", mode)
+    if not content:
+        return Object("file", mode)
+    with os.fdopen(os.open(name, _FILE, dir_fd=fd), "rb") as file:
+        return Object("file", mode, file.read())
+
+
+def _clear_other_kind(fd: int, name: str, kind: str) -> None:
+    """rename(2) can't put a file over a folder nor the other way round: an (empty) object of the other kind goes first."""
+    there = _look(fd, name, content=False).kind
+    if there == "dir" and kind != "dir":
+        os.rmdir(name, dir_fd=fd)
+    elif kind == "dir" and there not in ("dir", "absent"):
+        os.unlink(name, dir_fd=fd)
+
+
+def _write_synced(fd: int, name: str, want: Object, mtime_ns: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(name, flags, 0o600, dir_fd=fd), "wb") as file:
+        file.write(want.content)
+        file.flush()
+        os.utime(file.fileno(), ns=(mtime_ns, mtime_ns))
+        os.fsync(file.fileno())

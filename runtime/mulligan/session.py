@@ -1,0 +1,500 @@
+"""Session: a named serial history of actions over one base, and all that can be done with it.
+
+Knows the store, the sandbox and the repair engine, and ties them together; the rules are in those. Everything that
+moves the head holds the session's lock and then moves it by compare-and-swap, so that several processes may use one
+session at once, and what dies midway leaves the head where it was.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from mulligan.commit import CommitReport, commit
+from mulligan.errors import NotFoundError, RepairFailedError, UsageError
+from mulligan.history.journal import NEW
+from mulligan.history.store import SessionRow, Store, default_home
+from mulligan.model.action import Action, LaunchContext
+from mulligan.model.fold import fold_footprint, handoff
+from mulligan.model.ids import ActionId, LayerId, shown
+from mulligan.model.record import Record
+from mulligan.model.tree import Tree
+from mulligan.repair.planner import build_plan
+from mulligan.repair.replay import Replay
+from mulligan.sandbox.base import Base, base_version, build_base, decode_base, encode_base
+from mulligan.sandbox.layer import LayerStore
+from mulligan.sandbox.native import NativeSandbox
+from mulligan.sandbox.stack import Stack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    import networkx as nx
+
+    from mulligan.model.change import Change
+    from mulligan.model.layer import Layer
+    from mulligan.model.plan import Plan, Report
+    from mulligan.model.tree import Node
+    from mulligan.repair.replay import Progress
+
+WORKSPACE = "/workspace"
+
+
+class ActionFailedError(UsageError):
+    """An action that was run with `check=True` did not exit with status 0. `record` has its whole story."""
+
+    def __init__(self, record: Record) -> None:
+        how = record.outcome.signal or f"exit code {record.exit_code}"
+        super().__init__(f"action {record.id} ({shown(record.action.text)!r}) ended with {how}")
+        self.record = record
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One path that differs between two states. `old` and `new` are what each holds there, None for nothing."""
+
+    path: str
+    what: str  # "added", "removed", "changed" (kind, content or target), "mode" (only metadata)
+    old: Node | None
+    new: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """What `why` answers: rendered lines for people, and the same as JSON-able data."""
+
+    lines: tuple[str, ...]
+    data: Mapping[str, Any]
+
+
+class Files:
+    """Reading the state at the session's head from outside; symlinks resolve inside the state only."""
+
+    def __init__(self, stack: Callable[[], Stack]) -> None:
+        self._stack = stack
+
+    def read_bytes(self, path: str) -> bytes:
+        """The bytes of a file. Raises NotFoundError, or UsageError for what is no regular file."""
+        return self._stack().read(path)
+
+    def read(self, path: str) -> str:
+        """The text of a file (UTF-8; other bytes become U+FFFD)."""
+        return self.read_bytes(path).decode("utf-8", "replace")
+
+    def list(self, path: str) -> list[str]:
+        """The names in a folder, sorted."""
+        return sorted(self._stack().listdir(path))
+
+    def exists(self, path: str) -> bool:
+        """Whether the path is there (a dangling symlink is)."""
+        return self._stack().exists(path)
+
+    def stat(self, path: str) -> os.stat_result:
+        """lstat(2) of the path, with the owner as on disk."""
+        return self._stack().lstat(path)
+
+
+class Session:
+    """One session. Make it with `create` or `open`; use it as a context manager, or `close` it."""
+
+    def __init__(self, store: Store, name: str, cleanup: ExitStack) -> None:
+        self._store = store
+        self._cleanup = cleanup
+        row = store.get(name)
+        self.name = name
+        self.base: Base = decode_base(row.base)
+        self._bottom = row.bottom
+        self._launch = row.launch
+        self._layers = LayerStore(store.home / "layers")
+        self._sandbox = NativeSandbox(self.base, self._layers)
+        self.files = Files(lambda: self._stack_at(self.head))
+
+    # -- opening and closing
+
+    @classmethod
+    def create(
+        cls,
+        name: str,
+        *,
+        base: str = "host",
+        imports: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        home: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> Self:
+        """Make a session over a base: "host", or a folder that holds a root file system.
+
+        `imports` maps host folders to the guest folders they are copied to. `env` is set for all its actions. `environ`
+        is the environment whose PATH tells which programs the host base offers (default: this process's).
+        Raises AlreadyExistsError, NotFoundError (base), UsageError (import that can't be read), HostError.
+        """
+        with ExitStack() as cleanup:
+            store = cleanup.enter_context(Store.open(home or default_home(os.environ)))
+            store.refuse_taken(name)
+            with store.sharing():
+                layers = LayerStore(store.home / "layers")
+                made, bottom = build_base(base, layers, environ if environ is not None else os.environ)
+                for source, target in (imports or {}).items():
+                    if progress:
+                        progress(f"importing {shown(source)}")
+                    bottom.append(layers.import_folder(source, target, made, below=_tree(bottom)))
+                cwd = WORKSPACE
+                launch = LaunchContext({**made.env, **(env or {})}, cwd)
+                origins = {os.path.realpath(s): t for s, t in (imports or {}).items()}
+                store.create(
+                    name, base=encode_base(made), bottom=bottom, launch=launch, config={"imports": origins}
+                )
+            return cls(store, name, cleanup.pop_all())
+
+    @classmethod
+    def open(cls, name: str, *, home: Path | None = None) -> Self:
+        """Open a session by name. Raises NotFoundError, naming those that exist."""
+        with ExitStack() as cleanup:
+            store = cleanup.enter_context(Store.open(home or default_home(os.environ)))
+            return cls(store, name, cleanup.pop_all())
+
+    def close(self) -> None:
+        """Close the store; the session itself stays. Closing twice is harmless."""
+        self._cleanup.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def home(self) -> Path:
+        """The folder of the store."""
+        return self._store.home
+
+    @property
+    def head(self) -> int:
+        """The number of the state the session stands on; 0 before the first action."""
+        return self._row().head
+
+    def _row(self) -> SessionRow:
+        return self._store.get(self.name)
+
+    # -- running
+
+    def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        timeout: float | None = None,
+        labels: Sequence[str] = (),
+        reads: Sequence[str] = (),
+        writes: Sequence[str] = (),
+        check: bool = False,
+        on_wait: Callable[[], None] | None = None,
+    ) -> Record:
+        """Run one action on the head and append it to the history. Shell text when `command` is a str, argv otherwise.
+
+        `timeout` in seconds. `on_wait` is called once when another process is using the session. A failed action is a
+        Record like any other; with `check` it raises ActionFailedError (after it was recorded). Raises HostError or
+        TracerError when the action could not be run or traced: then nothing of it is kept.
+        """
+        with self._store.locked(self.name, on_wait):
+            head = self.head
+            last = self._store.journal.last(head)
+            launch = last.handoff if last else self._launch
+            action = Action(
+                id=self._store.journal.next_action_id(self.name),
+                cwd=cwd,
+                env=dict(env or {}),
+                stdin=stdin,
+                timeout_s=timeout,
+                labels=tuple(labels),
+                reads=tuple(reads),
+                writes=tuple(writes),
+                **_command(command),
+            )
+            record = self._execute(action, launch, self._layer_ids(head), None)
+            record = self._store.journal.append(self.name, head, record, self._seen([record])).record
+        if check and not record.outcome.ok:
+            raise ActionFailedError(record)
+        return record
+
+    def _execute(
+        self, action: Action, launch: LaunchContext, below: Sequence[LayerId], replay_of: Record | None
+    ) -> Record:
+        """Run, seal and fold one action; the caller appends the record."""
+        stack = Stack(tuple(below), self.base, self._layers)
+        with self._layers.begin() as opened:
+            trace = self._sandbox.run(action, launch, stack, opened)
+            layer = opened.seal(trace, stack, replay_of=replay_of)
+        started = LaunchContext({**launch.env, **action.env}, action.cwd or launch.cwd)
+        footprint = fold_footprint(
+            trace.events,
+            layer.manifest,
+            started,
+            declared_reads=action.reads,
+            declared_writes=action.writes,
+            rootless=self.base.rootless,
+        )
+        left = handoff(trace.events) if action.shell is not None else None
+        return Record(
+            record_id=NEW,
+            revision=replay_of.revision + 1 if replay_of else 1,
+            action=action,
+            launch=launch,
+            handoff=_handed_on(launch, action, left),
+            outcome=trace.outcome,
+            footprint=footprint,
+            layer=layer,
+        )
+
+    def _seen(self, records: Iterable[Record]) -> dict[str, tuple[int, int, int]]:
+        """The versions of the base's files that the records relied on (they are live files of the host)."""
+        out = {}
+        for record in records:
+            print_ = record.footprint
+            for path in print_.saw | print_.stats:
+                if path not in out and (version := base_version(self.base, path)) is not None:
+                    out[path] = version
+        return out
+
+    # -- history
+
+    def log(self) -> list[Record]:
+        """The records of the present history, oldest first."""
+        return self._store.journal.chain(self.head)
+
+    def record(self, action: str) -> Record:
+        """The record of one action of the present history. Raises NotFoundError."""
+        return self._store.journal.record(self.name, action)
+
+    def rollback(self, action: str) -> None:
+        """Make the state right after `action` the head. Later actions leave the history; gc drops them."""
+        with self._store.locked(self.name):
+            self._store.journal.move(self.name, self.head, self._store.journal.head_at(self.name, action))
+
+    def branch(self, name: str, at: str | None = None) -> Session:
+        """A new session that shares the history up to `at` (default: all of it) and goes its own way from there."""
+        head = self.head if at is None else self._store.journal.head_at(self.name, at)
+        self._store.branch(self.name, name, head)
+        return Session.open(name, home=self.home)
+
+    def diff(self, a: str | None = None, b: str | None = None) -> list[Difference]:
+        """What differs: `a` alone, what that action changed; `a` and `b`, from the state after a to that after b; none,
+        from the session's start to its head."""
+        records = self.log()
+        ids = [r.id for r in records]
+        for name in (a, b):
+            if name is not None and name not in ids:
+                self._store.journal.head_at(self.name, name)  # raises with the ids there are
+        if a is None:
+            old, new = 0, len(records)
+        elif b is None:
+            old, new = ids.index(ActionId(a)), ids.index(ActionId(a)) + 1
+        else:
+            old, new = ids.index(ActionId(a)) + 1, ids.index(ActionId(b)) + 1
+        return _differences(self._tree_of(records[:old]), self._tree_of(records[:new]))
+
+    def read_node(self, node: Node, path: str) -> bytes:
+        """The bytes of a file node of a Difference."""
+        return self._layers.read(node.provider, node.origin or path)
+
+    def graph(self) -> nx.MultiDiGraph:
+        """Who relied on whom: a networkx graph whose edges carry the witness key."""
+        from mulligan.history.graph import build_graph  # noqa: PLC0415 - networkx takes 0.2 s to import
+
+        return build_graph(self.log(), self._bottom_layers())
+
+    # -- repair
+
+    def plan(self, *changes: Change) -> Plan:
+        """What a repair by these changes would do, per action, with reasons. Touches nothing."""
+        row = self._row()
+        return build_plan(
+            self._store.journal.chain(row.head),
+            self._bottom_layers(),
+            changes,
+            first_launch=self._launch,
+            same_bytes=self._layers.same_bytes,
+            base_changed=self._base_changed(),
+            session=self.name,
+            head=row.head,
+        )
+
+    def apply(self, plan: Plan, *, keep_going: bool = False, progress: Progress | None = None) -> Report:
+        """Carry a plan out: replay what must run again in its own slots, keep the rest, publish the new history.
+
+        A replay that fails where it had succeeded (or a replacement that fails) stops the repair, and the head stays
+        where it was, unless `keep_going`. Raises ConflictError when the head moved since the plan was made.
+        """
+        with self._store.locked(self.name):
+            self._store.expect_head(self.name, plan.head)
+            replay = Replay(
+                records=self._store.journal.chain(plan.head),
+                bottom=self._bottom_layers(),
+                plan=plan,
+                first_launch=self._launch,
+                next_id=lambda ahead: self._store.journal.next_action_id(self.name, ahead),
+                execute=self._execute,
+                layers=self._layers,
+                base_changed=self._base_changed(),
+            )
+            report, records = replay.run(keep_going=keep_going, progress=progress)
+            if not report.applied:
+                return report
+            new = [r for r in records if r.record_id == NEW]
+            done = self._store.journal.publish(self.name, plan.head, records, self._seen(new))
+            return replace(report, head=done.head, records=tuple(r.record_id for r in done.records))
+
+    def repair(self, *changes: Change, keep_going: bool = False) -> Report:
+        """Plan and apply in one call. Raises RepairFailedError when a replay failed."""
+        report = self.apply(self.plan(*changes), keep_going=keep_going)
+        if not report.applied:
+            raise RepairFailedError(
+                f"repair of session {self.name}: {', '.join(report.failed)} failed on replay; the head did not move",
+                remedy="see the action's output, mend the change, or repair with keep_going",
+            )
+        return report
+
+    def _base_changed(self) -> frozenset[str]:
+        versions = self._store.journal.versions(self.name)
+        return frozenset(p for p, v in versions.items() if base_version(self.base, p) != tuple(v))
+
+    # -- results
+
+    def commit(self, folder: str, *, guest: str = WORKSPACE, dry_run: bool = False) -> CommitReport:
+        """Write the result below `guest` to a host folder, refusing (in the report) what changed there meanwhile."""
+        with self._store.locked(self.name):
+            row = self._row()
+            real = os.path.realpath(folder)
+            config = dict(row.config)
+            committed: dict[str, int] = dict(config.get("committed", {}))
+            records = self._store.journal.chain(row.head)
+            after = self._tree_of(records)
+            report = commit(folder, guest, self._before(config, committed, real), after, self._read, dry_run=dry_run)
+            if report.applied:
+                self._store.configure(self.name, {**config, "committed": {**committed, real: row.head}})
+            return report
+
+    def _before(self, config: Mapping[str, Any], committed: Mapping[str, int], real: str) -> Tree:
+        if real in committed:
+            return self._tree_of(self._store.journal.chain(committed[real]))
+        if real in config.get("imports", {}):
+            return self._tree_of([])
+        return Tree()
+
+    def _read(self, path: str, node: Node) -> bytes:
+        return self.read_node(node, path)
+
+    # -- states
+
+    def _bottom_layers(self) -> list[Layer]:
+        return [self._store.journal.layer(i) for i in self._bottom]
+
+    def _layer_ids(self, head: int) -> list[LayerId]:
+        return [*self._bottom, *self._store.journal.layer_ids(head)]
+
+    def _stack_at(self, head: int) -> Stack:
+        return Stack(tuple(self._layer_ids(head)), self.base, self._layers)
+
+    def _tree_of(self, records: Sequence[Record]) -> Tree:
+        return _tree([*self._bottom_layers(), *(r.layer for r in records)])
+
+
+def _tree(layers: Iterable[Layer]) -> Tree:
+    tree = Tree()
+    for layer in layers:
+        tree.apply(layer.manifest, layer.id)
+    return tree
+
+
+def _command(command: str | Sequence[str]) -> dict[str, Any]:
+    if isinstance(command, str):
+        return {"shell": command}
+    if not command:
+        raise UsageError("run an empty command: there is nothing to run", remedy="give a program and its arguments")
+    return {"argv": tuple(command)}
+
+
+def _handed_on(launch: LaunchContext, action: Action, left: LaunchContext | None) -> LaunchContext:
+    """What the next action starts with: exports and cwd of shell text, without what was set for this action only."""
+    if left is None:
+        return launch
+    env = dict(left.env)
+    for name, value in action.env.items():
+        if env.get(name) == value:
+            del env[name]
+            if name in launch.env:
+                env[name] = launch.env[name]
+    cwd = launch.cwd if action.cwd is not None and left.cwd == action.cwd else left.cwd
+    return LaunchContext(env, cwd)
+
+
+def _differences(old: Tree, new: Tree) -> list[Difference]:
+    before, after = dict(old.walk("/")), dict(new.walk("/"))
+    out = []
+    for path in sorted(before.keys() | after.keys()):
+        was, now = before.get(path), after.get(path)
+        if was is None or now is None:
+            out.append(Difference(path, "added" if was is None else "removed", was, now))
+        elif (was.kind, was.target, was.provider) != (now.kind, now.target, now.provider) and was.kind != "dir":
+            out.append(Difference(path, "changed", was, now))
+        elif (was.kind, was.mode, was.uid, was.gid) != (now.kind, now.mode, now.uid, now.gid):
+            out.append(Difference(path, "mode" if was.kind == now.kind else "changed", was, now))
+    return out
+
+
+def remove(name: str, home: Path | None = None) -> None:
+    """Remove a session; gc frees what no other session shares with it."""
+    with Store.open(home or default_home(os.environ)) as store, store.locked(name):
+        store.remove(name)
+
+
+def sessions(home: Path | None = None) -> list[SessionRow]:
+    """All sessions of a store, by name."""
+    with Store.open(home or default_home(os.environ)) as store:
+        return store.list()
+
+
+@dataclass(frozen=True, slots=True)
+class GcReport:
+    """What gc freed: layers and records that no session reaches, and their bytes on disk."""
+
+    layers: int
+    records: int
+    bytes: int
+
+
+def gc(home: Path | None = None, on_wait: Callable[[], None] | None = None, *, dry_run: bool = False) -> GcReport:
+    """Free what no session reaches: rolled back history, removed sessions, leavings of killed processes."""
+    with Store.open(home or default_home(os.environ)) as store, store.exclusive(on_wait):
+        layers = LayerStore(store.home / "layers")
+        collected = store.journal.collect() if not dry_run else None
+        known = store.journal.live_layers()
+        freed = 0
+        gone = layers.orphans(known)
+        for layer in gone:
+            freed += layers.disk_bytes(layer)
+            if not dry_run:
+                layers.remove(layer)
+        return GcReport(len(gone), collected.records if collected else 0, freed)
+
+
+__all__ = [
+    "ActionFailedError",
+    "CommitReport",
+    "Difference",
+    "Files",
+    "GcReport",
+    "NotFoundError",
+    "Session",
+    "Why",
+    "gc",
+    "remove",
+    "sessions",
+]
