@@ -21,7 +21,7 @@ import platformdirs
 from mulligan.errors import AlreadyExistsError, DiskFullError, HostError, NotFoundError, UsageError
 from mulligan.history import codec
 from mulligan.history.db import Db
-from mulligan.history.journal import Journal, add_layer, check_head, no_session
+from mulligan.history.journal import Journal, add_layer, check_head, expect_head, no_session
 from mulligan.history.locks import Locks
 from mulligan.model.ids import LayerId
 
@@ -129,6 +129,21 @@ class Store:
                 add_layer(db, layer)
                 db.execute("INSERT INTO session_layers VALUES (?, ?, ?)", (row.lastrowid, position, layer.id))
             return _get(db, name)
+
+    def configure(self, name: str, config: Mapping[str, Any]) -> None:
+        """Replace the configuration of a session. The caller holds its lock."""
+        with self._db.write() as db:
+            db.execute("UPDATE sessions SET config = ? WHERE id = ?", (codec.encode_settings(config), _number(db, name)))
+
+    def refuse_taken(self, name: str) -> None:
+        """Raise AlreadyExistsError when there is a session of this name, before work is done for a new one."""
+        with self._db.read() as db:
+            _refuse_taken(db, check_name(name))
+
+    def expect_head(self, name: str, head: int) -> None:
+        """Raise ConflictError when the session has moved on from `head`."""
+        with self._db.read() as db:
+            expect_head(db, name, head)
 
     def branch(self, name: str, new: str, at: int) -> SessionRow:
         """Add the session `new`, which shares everything with `name` up to the head `at`."""
