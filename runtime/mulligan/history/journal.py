@@ -106,7 +106,7 @@ class Journal:
         Raises ConflictError when the head has moved.
         """
         with self._db.write() as db:
-            number = _expect(db, session, expected_head)
+            number = expect_head(db, session, expected_head)
             stored = self._insert(db, record)
             head = _add_node(db, expected_head, stored.record_id)
             _set_head(db, number, head, (record.id,))
@@ -128,7 +128,7 @@ class Journal:
         Raises ConflictError when the head has moved.
         """
         with self._db.write() as db:
-            number = _expect(db, session, expected_head)
+            number = expect_head(db, session, expected_head)
             stored = [self._insert(db, r) if r.record_id == NEW else r for r in records]
             head = NO_HEAD
             old = iter(_nodes(db, expected_head))
@@ -146,7 +146,7 @@ class Journal:
     def move(self, session: str, expected_head: int, head: int) -> None:
         """Make `head` the session's head. Raises ConflictError when it has moved from `expected_head`."""
         with self._db.write() as db:
-            number = _expect(db, session, expected_head)
+            number = expect_head(db, session, expected_head)
             check_head(db, head)
             _set_head(db, number, head, ())
 
@@ -285,6 +285,17 @@ def check_head(db: sqlite3.Connection, head: int) -> None:
         raise ConflictError(f"read history: state {head} has been collected", remedy="open the session again")
 
 
+def expect_head(db: sqlite3.Connection, session: str, expected_head: int) -> int:
+    """The number of a session whose head is still `expected_head`. Raises ConflictError when it has moved on."""
+    number, head, _ = _session(db, session)
+    if head != expected_head:
+        raise ConflictError(
+            f"session {session} moved on meanwhile: its head is {head}, and this was made for {expected_head}",
+            remedy="nothing was changed; plan or run it again",
+        )
+    return number
+
+
 def no_session(db: sqlite3.Connection, name: str) -> NotFoundError:
     """The error for a session that is not there; names those that are."""
     names = [n for (n,) in db.execute("SELECT name FROM sessions ORDER BY name LIMIT 11")]
@@ -301,16 +312,6 @@ def _session(db: sqlite3.Connection, name: str) -> tuple[int, int, int]:
         raise no_session(db, name)
     number, head, following = row
     return number, head, following
-
-
-def _expect(db: sqlite3.Connection, session: str, expected_head: int) -> int:
-    number, head, _ = _session(db, session)
-    if head != expected_head:
-        raise ConflictError(
-            f"session {session} moved on meanwhile: its head is {head}, and this was made for {expected_head}",
-            remedy="nothing was changed; plan or run it again",
-        )
-    return number
 
 
 def _set_head(db: sqlite3.Connection, number: int, head: int, stored: Iterable[ActionId]) -> None:

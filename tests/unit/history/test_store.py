@@ -65,6 +65,19 @@ def test_a_taken_name_is_refused(store, session):
         store.branch(session, session, 0)
 
 
+def test_a_session_can_be_asked_before_work_is_done_for_it(store, session, fill):
+    """A taken name, a moved head and a new configuration: each by its own call."""
+    store.refuse_taken("free")
+    with pytest.raises(AlreadyExistsError):
+        store.refuse_taken(session)
+    store.expect_head(session, 0)
+    fill(1)
+    with pytest.raises(ConflictError, match="moved on meanwhile"):
+        store.expect_head(session, 0)
+    store.configure(session, {"env": {"A": "b"}})
+    assert store.get(session).config == {"env": {"A": "b"}}
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "-s", ".x", "a/b", "a b", "a\n", "\x1b[31m", "é", "x" * 101, "a\udcff"])
 def test_a_bad_name_is_refused(store, name):
     """A session's name is safe in a path, on a command line and on a terminal."""
@@ -101,7 +114,7 @@ def test_a_file_in_the_place_of_the_store_is_refused(tmp_path):
     (tmp_path / "f").touch()
     with pytest.raises(UsageError, match="not a folder"):
         Store.open(tmp_path / "f")
-    with pytest.raises(HostError, match="File exists|Not a directory"):
+    with pytest.raises(HostError, match=r"File exists|Not a directory"):
         Store.open(tmp_path / "f" / "g")
 
 
@@ -188,8 +201,11 @@ with Store.open(home) as store:
 
 def test_a_really_full_disk_loses_nothing(tmp_path):
     """On a small tmpfs: the error says the disk is full, and after making room all acknowledged records are there."""
-    script = f"mount -t tmpfs -o size=3m,mode=700 none {tmp_path} && truncate -s 0 {tmp_path}/ballast && " \
-             f'head -c 1000000 /dev/zero > {tmp_path}/ballast && exec "$@"'  # fmt: skip
+    script = f"""
+        mount -t tmpfs -o size=3m,mode=700 none {tmp_path}
+        head -c 1000000 /dev/zero > {tmp_path}/ballast
+        exec "$@"
+    """
     python = [sys.executable, "-c", FILL_THE_DISK, str(tmp_path), str(Path(__file__).parent)]
     env = {**os.environ, "PYTHONPATH": str(Path(mulligan.__path__[0]).parent)}
     done = subprocess.run(["unshare", "-r", "-m", "sh", "-ec", script, "sh", *python],
