@@ -1,0 +1,221 @@
+"""Bad input gets one clear sentence and a documented exit code, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mulligan import Session, errors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def mulligan(home: Path, *args: str | bytes, stdin: bytes = b"", cwd: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+    """The command line, as a user calls it."""
+    command: Sequence[str | bytes] = [sys.executable, "-m", "mulligan", *args]
+    env = {**os.environ, "MULLIGAN_HOME": str(home)}
+    return subprocess.run(command, input=stdin, capture_output=True, env=env, cwd=cwd, check=False, timeout=60)
+
+
+def expect(done: subprocess.CompletedProcess[bytes], kind: type[errors.MulliganError], *words: str) -> None:
+    """One sentence on stderr that has the words, no traceback, and the exit code of the error's class."""
+    text = done.stderr.decode()
+    assert done.returncode == kind.exit_code, (done.returncode, text)
+    assert "Traceback" not in text
+    assert len(text.strip().splitlines()) == 1, text
+    for word in words:
+        assert word in text
+
+
+def test_unknown_session(home: Path) -> None:
+    """A session that does not exist is named, with what there is instead."""
+    Session.create("there", home=home).close()
+    expect(mulligan(home, "log", "-s", "nope"), errors.NotFoundError, "nope", "there")
+
+
+def test_unknown_action(home: Path) -> None:
+    """An action that does not exist is named, with those that do."""
+    with Session.create("s", home=home) as session:
+        session.run("true")
+    expect(mulligan(home, "show", "-s", "s", "a9"), errors.NotFoundError, "a9", "a1")
+    expect(mulligan(home, "repair", "-s", "s", "--drop", "a9"), errors.NotFoundError, "a9")
+    expect(mulligan(home, "rollback", "-s", "s", "a9"), errors.NotFoundError, "a9")
+
+
+def test_unknown_base(home: Path) -> None:
+    """A base that does not exist is a sentence, and no session is left behind."""
+    expect(mulligan(home, "new", "x", "--base", "/no/such/rootfs"), errors.NotFoundError, "/no/such/rootfs")
+    expect(mulligan(home, "log", "-s", "x"), errors.NotFoundError, "x")
+
+
+def test_name_taken(home: Path) -> None:
+    """A second session of one name is refused, and the first one stays."""
+    with Session.create("s", home=home) as session:
+        session.run("echo 1 > x")
+    expect(mulligan(home, "new", "s"), errors.AlreadyExistsError, "s")
+    with Session.open("s", home=home) as session:
+        assert session.files.read("/workspace/x") == "1\n"
+
+
+def test_missing_program(home: Path) -> None:
+    """A program that is not there is the action's own failure, 127, and is recorded."""
+    done = mulligan(home, "run", "-s", "default", "--", "no-such-program", cwd=home.parent)
+    assert done.returncode == 127
+    assert b"no-such-program" in done.stderr
+    with Session.open("default", home=home) as session:
+        assert session.log()[-1].exit_code == 127
+
+
+def test_unreadable_import(home: Path, tmp_path: Path) -> None:
+    """A folder that can't be imported is named with the reason, and no session is left behind."""
+    expect(mulligan(home, "new", "x", "--import", str(tmp_path / "absent")), errors.UsageError, "absent")
+    if os.geteuid() != 0:  # root reads everything
+        folder = tmp_path / "locked"
+        folder.mkdir()
+        (folder / "secret").write_text("x")
+        (folder / "secret").chmod(0)
+        expect(mulligan(home, "new", "x", "--import", str(folder)), errors.UsageError, "secret")
+    expect(mulligan(home, "log", "-s", "x"), errors.NotFoundError, "x")
+
+
+def test_other_schema(home: Path) -> None:
+    """A store of another schema version is refused with both versions, and is not touched."""
+    Session.create("s", home=home).close()
+    file = home / "store.db"
+    with sqlite3.connect(file) as db:
+        db.execute("PRAGMA user_version = 999")
+        tables = [t for (t,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            columns = [c[1] for c in db.execute(f"PRAGMA table_info({table})")]
+            if "schema_version" in columns:
+                db.execute(f"UPDATE {table} SET schema_version = 999")
+            if {"key", "value"} <= set(columns):
+                db.execute(f"UPDATE {table} SET value = '999' WHERE key LIKE '%schema%'")
+    db.close()
+    expect(mulligan(home, "log", "-s", "s"), errors.SchemaVersionError, "999")
+
+
+def test_hostile_names(home: Path) -> None:
+    """Names with a newline, with terminal codes, or not UTF-8 come through as bytes and are escaped in views."""
+    name = b"/workspace/a\n\x1b[31m\xff"
+    with Session.create("s", home=home) as session:
+        session.run(["bash", "-c", "printf hi > $'/workspace/a\\n\\x1b[31m\\xff'"], check=True)
+        assert os.fsdecode(name) in session.record("a1").footprint.wrote
+        assert session.files.read(os.fsdecode(name)) == "hi"
+    shown = mulligan(home, "show", "-s", "s", "a1")
+    assert shown.returncode == 0
+    assert b"\x1b[31m" not in shown.stdout
+    facts = json.loads(mulligan(home, "show", "-s", "s", "a1", "--json").stdout)
+    assert "footprint" in facts
+    listed = mulligan(home, "ls", "-s", "s", "/workspace")
+    assert b"\x1b[31m" not in listed.stdout
+    assert mulligan(home, "cat", "-s", "s", name).stdout == b"hi"
+    assert b"\x1b[31m" not in mulligan(home, "diff", "-s", "s", "a1").stdout
+
+
+def test_timeout_with_a_child_that_ignores_sigterm(home: Path) -> None:
+    """A timeout ends the whole tree, whatever it does with signals, and is recorded as such."""
+    with Session.create("s", home=home) as session:
+        record = session.run("trap '' TERM INT HUP; (trap '' TERM; sleep 300) & sleep 300", timeout=1.0)
+        assert record.outcome.timed_out
+        assert record.outcome.signal == "SIGKILL"
+        assert record.outcome.duration_ms < 20_000
+
+
+def test_ctrl_c_in_the_middle_of_a_run(home: Path) -> None:
+    """Ctrl-C ends the action at once; nothing of it stays and the head has not moved."""
+    with Session.create("s", home=home) as session:
+        session.run("echo 1 > x")
+        head = session.head
+    env = {**os.environ, "MULLIGAN_HOME": str(home)}
+    running = subprocess.Popen(
+        [sys.executable, "-m", "mulligan", "run", "-s", "s", "-c", "echo 2 > x; echo started; sleep 300"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env,
+    )  # fmt: skip
+    assert running.stdout is not None
+    try:
+        assert running.stdout.readline() == b"started\n"  # the action's output is streamed, so it runs now
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=30)
+    finally:
+        running.kill()
+    assert running.returncode == errors.InterruptedRunError.exit_code
+    assert b"Traceback" not in err
+    with Session.open("s", home=home) as session:
+        assert session.head == head
+        assert session.files.read("/workspace/x") == "1\n"
+    assert not [p for p in (home / "layers").iterdir() if p.name.startswith(".open")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system takes root")
+def test_full_disk(tmp_path: Path) -> None:
+    """A full disk ends the action with one sentence; the history stays and goes on when there is room again."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(small)], check=True)
+    try:
+        home = small / "store"
+        with Session.create("s", home=home) as session:
+            session.run("echo 1 > x", check=True)
+            filled = session.run("dd if=/dev/zero of=big bs=1M count=200 2>/dev/null")
+            assert filled.exit_code != 0
+            (small / "ballast").write_bytes(b"")
+            with (small / "ballast").open("wb") as ballast:
+                try:
+                    while ballast.write(b"0" * 4096):
+                        ballast.flush()
+                except OSError:
+                    pass
+        done = mulligan(home, "run", "-s", "s", "-c", "echo 2 > x; seq 100000")
+        assert b"Traceback" not in done.stderr
+        assert done.returncode in (errors.DiskFullError.exit_code, 1)
+        (small / "ballast").unlink()
+        with Session.open("s", home=home) as session:
+            session.rollback("a1")
+            assert session.run("cat x").stdout == "1\n"
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_several_processes_use_one_session(home: Path) -> None:
+    """Actions from several processes at once all end up in one serial history."""
+    Session.create("s", home=home).close()
+    env = {**os.environ, "MULLIGAN_HOME": str(home)}
+    runs = [
+        subprocess.Popen([sys.executable, "-m", "mulligan", "run", "-s", "s", "-c", f"echo {i} >> all"], env=env, stdin=subprocess.DEVNULL)
+        for i in range(5)
+    ]  # fmt: skip
+    assert [r.wait(60) for r in runs] == [0] * 5
+    with Session.open("s", home=home) as session:
+        assert sorted(session.files.read("/workspace/all").split()) == ["0", "1", "2", "3", "4"]
+        assert [r.id for r in session.log()] == ["a1", "a2", "a3", "a4", "a5"]
+
+
+def test_a_killed_runtime_loses_nothing(home: Path) -> None:
+    """SIGKILL of Mulligan in the middle of an action leaves the state before it, and no process."""
+    with Session.create("s", home=home) as session:
+        session.run("echo 1 > x")
+    env = {**os.environ, "MULLIGAN_HOME": str(home)}
+    running = subprocess.Popen(
+        [sys.executable, "-m", "mulligan", "run", "-s", "s", "-c", "echo 2 > x; echo started; sleep 300"],
+        stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env,
+    )  # fmt: skip
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"started\n"
+    running.kill()
+    running.wait(30)
+    running.stdout.close()
+    with Session.open("s", home=home) as session:
+        assert session.files.read("/workspace/x") == "1\n"
+        assert session.run("cat x").stdout == "1\n"
+    assert mulligan(home, "gc").returncode == 0
+    assert not [p for p in (home / "layers").iterdir() if p.name.startswith(".open")]
