@@ -50,6 +50,8 @@ CREATE TEMP TABLE reachable AS
 WITH RECURSIVE kept (node) AS (
     SELECT head FROM sessions WHERE head IS NOT NULL
     UNION
+    SELECT head FROM pins WHERE head IS NOT NULL
+    UNION
     SELECT nodes.parent FROM kept JOIN nodes ON nodes.id = kept.node WHERE nodes.parent IS NOT NULL
 )
 SELECT node FROM kept
@@ -149,6 +151,20 @@ class Journal:
             number = expect_head(db, session, expected_head)
             check_head(db, head)
             _set_head(db, number, head, ())
+
+    def pin(self, session: str, label: str, head: int) -> None:
+        """Keep the state `head` from gc under a label of the session's own, in place of what the label named before."""
+        with self._db.write() as db:
+            number = _session(db, session)[0]
+            check_head(db, head)
+            db.execute("INSERT OR REPLACE INTO pins VALUES (?, ?, ?)", (number, raw_path(label), head or None))
+
+    def pins(self, session: str) -> dict[str, int]:
+        """The states that the session keeps, by label."""
+        with self._db.read() as db:
+            number = _session(db, session)[0]
+            rows = db.execute("SELECT label, coalesce(head, 0) FROM pins WHERE session = ?", (number,))
+            return {guest_path(label): head for label, head in rows}
 
     def chain(self, head: int) -> list[Record]:
         """The records that lead to `head`, oldest first."""

@@ -61,6 +61,12 @@ CREATE TABLE session_layers (
     layer    TEXT NOT NULL REFERENCES layers (id),
     PRIMARY KEY (session, position)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE pins (
+    session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    label   BLOB NOT NULL,
+    head    INTEGER REFERENCES nodes (id),
+    PRIMARY KEY (session, label)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE base_versions (
     session  INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
     path     BLOB NOT NULL,

@@ -159,6 +159,7 @@ class Store:
             )
             pair = (row.lastrowid, number)
             db.execute("INSERT INTO session_layers SELECT ?, position, layer FROM session_layers WHERE session = ?", pair)
+            db.execute("INSERT INTO pins SELECT ?, label, head FROM pins WHERE session = ?", pair)
             db.execute(
                 "INSERT INTO base_versions SELECT ?, path, mtime_ns, size, ino FROM base_versions WHERE session = ?",
                 pair,

@@ -120,6 +120,22 @@ def test_gc_keeps_what_any_head_reaches(store, session, fill):
         store.journal.layer("layer-3")
 
 
+def test_gc_keeps_a_pinned_state(store, session, fill):
+    """A state that was committed to a folder stays readable after a rollback, until the pin moves or the session goes."""
+    first, second, third = fill(1, 2, 3)
+    store.journal.pin(session, "/srv/\udcff", third)
+    store.branch(session, "other", first)
+    store.journal.move(session, third, first)
+    assert store.journal.collect().layers == set()
+    assert store.journal.pins(session) == store.journal.pins("other") == {"/srv/\udcff": third}
+    store.journal.pin(session, "/srv/\udcff", 0)
+    store.journal.pin("other", "/srv/\udcff", second)
+    assert store.journal.collect().layers == {"layer-3"}
+    store.remove("other")
+    assert store.journal.collect().layers == {"layer-2"}
+    assert store.journal.pins(session) == {"/srv/\udcff": 0}
+
+
 def test_gc_after_removing_every_session_leaves_nothing(store, session, fill):
     """Records, outputs and layers of a removed session are dropped; a new session starts from a1."""
     fill(1, 2)
