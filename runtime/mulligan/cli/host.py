@@ -37,7 +37,7 @@ def commit_command(
 
     A file that was edited on the host since its import is a conflict: then nothing at all is written.
     """
-    from mulligan.cli.jsonview import Json, print_json, put_all  # noqa: PLC0415 - not needed for --help
+    from mulligan.cli.jsonview import Json, put_all  # noqa: PLC0415 - not needed for --help
     from mulligan.cli.render import echo, escape  # noqa: PLC0415
 
     with caller.open(session) as opened, Progress(f"writing to {folder}"):
@@ -46,7 +46,7 @@ def commit_command(
         out: Json = {}
         for name in ("written", "removed", "conflicts", "skipped"):
             put_all(out, name, getattr(report, name))
-        print_json({**out, "applied": report.applied})
+        caller.print_json({**out, "applied": report.applied})
     else:
         for mark, paths in (("+", report.written), ("-", report.removed), ("!", report.conflicts), ("?", report.skipped)):
             for path in paths:
@@ -137,24 +137,23 @@ def gc_command(caller: Caller, dry_run: bool, as_json: bool) -> None:
 
 @click.command("doctor", epilog=example("mulligan doctor"))
 @json_option
-def doctor_command(as_json: bool) -> None:
+@pass_caller
+def doctor_command(caller: Caller, as_json: bool) -> None:
     """Try what the sandbox needs on this machine, and say what is missing, for what, and what to change."""
-    from mulligan.history.store import SessionRow
     from mulligan.sandbox.hosts import HostFeatures  # noqa: PLC0415 - not needed for --help
 
     with Progress("trying the host's features"):
         found = HostFeatures.probe()
-    _tell_features(found, as_json=as_json)
+    _tell_features(caller, found, as_json=as_json)
 
 
-def _tell_features(found: HostFeatures, *, as_json: bool) -> None:
-    from mulligan.cli.jsonview import print_json  # noqa: PLC0415 - not needed for --help
-    from mulligan.cli.render import echo, table  # noqa: PLC0415
+def _tell_features(caller: Caller, found: HostFeatures, *, as_json: bool) -> None:
+    from mulligan.cli.render import echo, table  # noqa: PLC0415 - not needed for --help
 
     missing = [f for f in found.features if not f.ok and f.required]
     if as_json:
         fields = ("name", "ok", "required", "detail", "needed_for", "remedy")
-        print_json({"ready": not missing, "features": [{k: getattr(f, k) for k in fields} for f in found.features]})
+        caller.print_json({"ready": not missing, "features": [{k: getattr(f, k) for k in fields} for f in found.features]})
     else:
         marks = {True: "yes", False: "no"}
         table(("", "FEATURE", "FOUND", "NEEDED FOR"), [(marks[f.ok], f.name, f.detail, f.needed_for) for f in found.features])

@@ -102,7 +102,6 @@ def mulligan(ctx: click.Context) -> None:
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:
     """Run the command line and return its exit status; every failure is one sentence on stderr."""
-    _interrupt_on_signals()
     caller = Caller.of(os.environ if environ is None else environ)
     try:
         status: Any = mulligan.main(
@@ -128,6 +127,7 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
 
 def entry() -> None:
     """The console script."""
+    _interrupt_on_signals()
     sys.exit(main())
 
 
@@ -173,7 +173,7 @@ def _fail(error: MulliganError, caller: Caller) -> int:
     from mulligan.cli.render import escape  # noqa: PLC0415 - on failure only
 
     try:
-        if caller.json:
+        if caller.owes_json:
             told = {
                 "error": {
                     "kind": type(error).__name__,

@@ -27,14 +27,15 @@ F = TypeVar("F", bound="Callable[..., Any]")
 class Caller:
     """Who called: `home` is the store's folder (None: the default one), `session` the one that was chosen by the environment.
 
-    `json` is set while options are read: it decides how a failure is told, too. So this one is not frozen.
+    `owes_json` says that one JSON value is still to come on stdout: a failure is then told there, too. --json sets it
+    while options are read and the answer clears it, so this one is not frozen.
     """
 
     environ: Mapping[str, str]
     home: Path | None
     session: str | None
     user_home: Path | None
-    json: bool = False
+    owes_json: bool = False
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Caller:
@@ -46,6 +47,13 @@ class Caller:
             session=environ.get("MULLIGAN_SESSION") or None,
             user_home=Path(user_home) if user_home else None,
         )
+
+    def print_json(self, value: object) -> None:
+        """Print the one JSON value of this command."""
+        from mulligan.cli.jsonview import print_json  # noqa: PLC0415 - only with --json
+
+        print_json(value)
+        self.owes_json = False
 
     def open(self, name: str | None) -> Session:
         """The session of this name, else of $MULLIGAN_SESSION, else the default one. NotFoundError if there is none."""
@@ -80,7 +88,7 @@ def json_option(command: F) -> F:
     """Add --json, passed as `as_json`, and noted on the caller."""
 
     def note(ctx: click.Context, _param: click.Parameter, value: bool) -> bool:
-        ctx.ensure_object(Caller).json = value
+        ctx.ensure_object(Caller).owes_json = value
         return value
 
     return click.option("--json", "as_json", is_flag=True, is_eager=True, callback=note, help="Print JSON instead of text.")(

@@ -76,17 +76,25 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
     The result is the state that the whole corrected history would have given. If an action that had succeeded fails now,
     nothing is applied, unless --keep-going.
     """
+    from mulligan.cli.jsonview import plan_json, report_json  # noqa: PLC0415 - not needed for --help
+
     changes = _changes(replace, drop, rerun, patch)
     if not changes:
         raise UsageError("say what to correct: --replace, --drop, --rerun or --patch", remedy="see `mulligan repair --help`")
     with caller.open(session) as opened:
         plan = opened.plan(*changes)
         if dry_run:
-            _tell_plan(plan, opened.log(), as_json=as_json)
+            if as_json:
+                caller.print_json(plan_json(plan))
+            else:
+                _tell_plan(plan, opened.log())
             return
         with Progress("repairing") as progress:
             report = opened.apply(plan, keep_going=keep_going, progress=telling(progress))
-        _tell_report(report, opened.log(), as_json=as_json)
+        if as_json:
+            caller.print_json(report_json(report))
+        else:
+            _tell_report(report, opened.log())
     if not report.applied:
         raise RepairFailedError(
             f"{', '.join(report.failed) or 'a replayed action'} failed, so the repair was not applied",
@@ -166,13 +174,9 @@ def steps_table(steps: Iterable[Step], words: Callable[[Step], str], records: Se
     table(headers if what else headers[:-1], rows if what else [row[:-1] for row in rows])
 
 
-def _tell_plan(plan: Plan, records: Sequence[Record], *, as_json: bool) -> None:
-    from mulligan.cli.jsonview import plan_json, print_json  # noqa: PLC0415 - not needed for --help
-    from mulligan.cli.render import echo  # noqa: PLC0415
+def _tell_plan(plan: Plan, records: Sequence[Record]) -> None:
+    from mulligan.cli.render import echo  # noqa: PLC0415 - not needed for --help
 
-    if as_json:
-        print_json(plan_json(plan))
-        return
     steps_table(plan.steps, lambda step: step.kind.replace("_", " "), records)
     counts = [f"{len(plan.of(kind))} {word}" for kind, word in _KINDS if plan.of(kind)]
     echo(f"dry run: {', '.join(counts)}; nothing was changed")
@@ -197,13 +201,9 @@ def outcome_word(report: Report, step: Step) -> str:
     return "kept (cut off)" if step.action in report.cut_off else "kept"
 
 
-def _tell_report(report: Report, records: Sequence[Record], *, as_json: bool) -> None:
-    from mulligan.cli.jsonview import print_json, report_json  # noqa: PLC0415 - not needed for --help
-    from mulligan.cli.render import echo  # noqa: PLC0415
+def _tell_report(report: Report, records: Sequence[Record]) -> None:
+    from mulligan.cli.render import echo  # noqa: PLC0415 - not needed for --help
 
-    if as_json:
-        print_json(report_json(report))
-        return
     steps_table(report.plan.steps, lambda step: outcome_word(report, step), records)
     done = "applied" if report.applied else "not applied"
     echo(

@@ -139,11 +139,14 @@ def run_command(  # noqa: PLR0917 - one parameter per option, as click passes th
     Its output and exit status are passed on as they are (128 + number for a signal). What is piped in becomes its stdin.
     The session "default" is made on first use, with the current folder copied to /workspace.
     """
+    from mulligan.cli.jsonview import run_json  # noqa: PLC0415 - not needed for --help
+
     if (shell is None) == (not argv):
         raise UsageError("say what to run: either -c TEXT or -- ARGV..., not both", remedy="see `mulligan run --help`")
     if timeout is not None and not timeout > 0:
         raise UsageError(f"--timeout {timeout:g} is not a time to wait; give seconds above 0")
     variables = pairs(env, "--env")
+    stdout, stderr = Passing(error=False), Passing(error=True)
     stdin = b"" if no_stdin else _stdin()
     with _open_or_begin(caller, session) as opened:
         record = opened.run(
@@ -156,9 +159,41 @@ def run_command(  # noqa: PLR0917 - one parameter per option, as click passes th
             reads=reads,
             writes=writes,
             on_wait=lambda: say_waiting(opened.name),
+            on_stdout=None if as_json else stdout,
+            on_stderr=None if as_json else stderr,
         )
-        _tell_run(record, opened.name, as_json=as_json)
+        if as_json:
+            caller.print_json(run_json(record, opened.name))
+        else:
+            stdout.finish(record.outcome.stdout)
+            stderr.finish(record.outcome.stderr)
+            _tell_run(record)
     return record.outcome.shell_status
+
+
+class Passing:
+    """Passes an action's output on as it comes, byte by byte. A reader that has left must not disturb the action."""
+
+    def __init__(self, *, error: bool) -> None:
+        self._error = error
+        self._gone = False
+        self._passed = 0
+
+    def __call__(self, data: bytes) -> None:
+        """Pass some bytes on."""
+        from mulligan.cli.render import write_exactly  # noqa: PLC0415 - not needed for --help
+
+        self._passed += len(data)
+        try:
+            if not self._gone:
+                write_exactly(data, error=self._error)
+        except BrokenPipeError:
+            self._gone = True
+
+    def finish(self, recorded: bytes) -> None:
+        """Pass on what was recorded beyond what came while the action ran: why a program could not be started."""
+        if len(recorded) > self._passed:
+            self(recorded[self._passed :])
 
 
 def _stdin() -> bytes:
@@ -192,17 +227,10 @@ def _open_or_begin(caller: Caller, name: str | None) -> Session:
         return Session.open(DEFAULT_SESSION, home=caller.home)
 
 
-def _tell_run(record: Record, session: str, *, as_json: bool) -> None:
-    from mulligan.cli.render import escape, write_exactly  # noqa: PLC0415 - not needed for --help
+def _tell_run(record: Record) -> None:
+    from mulligan.cli.render import escape  # noqa: PLC0415 - not needed for --help
 
-    if as_json:
-        from mulligan.cli.jsonview import print_json, run_json  # noqa: PLC0415
-
-        print_json(run_json(record, session))
-        return
     outcome = record.outcome
-    write_exactly(outcome.stdout)
-    write_exactly(outcome.stderr, error=True)
     notes = []
     if outcome.timed_out:
         notes.append("stopped at its time limit")

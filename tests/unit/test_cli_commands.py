@@ -1,0 +1,246 @@
+"""What commands ask of a session, against a fake one: options become arguments, records become bytes and statuses."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+import types
+from typing import ClassVar
+
+import pytest
+
+import mulligan
+from mulligan import errors
+from mulligan.cli import main as cli
+from mulligan.model.action import Action, LaunchContext, Outcome
+from mulligan.model.change import Drop, Patch, Replace, Rerun
+from mulligan.model.footprint import Footprint
+from mulligan.model.ids import ActionId, LayerId, RecordId
+from mulligan.model.layer import Layer, Manifest
+from mulligan.model.plan import Plan, Reason, Report, Step
+from mulligan.model.record import Record
+
+
+def a_record(outcome: Outcome, text: str = "true") -> Record:
+    """A record of an action with this outcome."""
+    action = Action(id=ActionId("a1"), shell=text)
+    launch = LaunchContext()
+    return Record(RecordId(1), 1, action, launch, launch, outcome, Footprint(), Layer(LayerId("l1"), Manifest()))
+
+
+class FakeSession:
+    """Stands for mulligan.session.Session: remembers what it was asked, answers what it was told to."""
+
+    known: ClassVar[set[str]] = set()
+    asked: ClassVar[list[tuple]] = []
+    outcome = Outcome(0, None)
+    report_applied = True
+
+    def __init__(self, name):
+        self.name = name
+        self.head = 4
+
+    @classmethod
+    def create(cls, name, **options):
+        """Make a session."""
+        if name in cls.known:
+            raise errors.AlreadyExistsError(f"session {name} exists")
+        cls.known.add(name)
+        cls.asked.append(("create", name, options))
+        return cls(name)
+
+    @classmethod
+    def open(cls, name, *, home=None):  # noqa: ARG003 - the real one's signature
+        """Open a session."""
+        if name not in cls.known:
+            raise errors.NotFoundError(f"no session {name}")
+        return cls(name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        return None
+
+    def run(self, command, **options):
+        """Run an action."""
+        self.asked.append(("run", command, options))
+        for key, data in (("on_stdout", self.outcome.stdout), ("on_stderr", self.outcome.stderr)):
+            if options[key]:
+                options[key](data)
+        return a_record(self.outcome)
+
+    def log(self):
+        """All records."""
+        return [a_record(self.outcome, "echo '\x1b[31m'\nnext")]
+
+    def plan(self, *changes):
+        """A plan."""
+        self.asked.append(("plan", changes))
+        step = Step(ActionId("a1"), "must_rerun", (Reason("read_changed", "dat:/workspace/x\n", "a0"),))
+        return Plan(self.name, 4, changes, (step,))
+
+    def apply(self, plan, *, keep_going, progress):
+        """A report."""
+        self.asked.append(("apply", keep_going))
+        progress(ActionId("a1"), "rerun", 1, 1)
+        failed = () if self.report_applied else (ActionId("a1"),)
+        return Report(plan, applied=self.report_applied, ran=(ActionId("a1"),), failed=failed, head=5)
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """The fake session module in the real one's place; gives the class."""
+    monkeypatch.setattr(FakeSession, "known", {"job"})
+    monkeypatch.setattr(FakeSession, "asked", [])
+    module = types.ModuleType("mulligan.session")
+    module.Session = FakeSession
+    monkeypatch.setitem(sys.modules, "mulligan.session", module)
+    monkeypatch.setattr(mulligan, "session", module, raising=False)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    return FakeSession
+
+
+def test_run_passes_output_bytes_and_status_on(fake, monkeypatch, capfdbinary):
+    """The action's bytes come out exactly as they were and its exit status is the command's."""
+    monkeypatch.setattr(fake, "outcome", Outcome(3, None, stdout=b"\x00\xff\x1b[1m", stderr=b"oops\r"))
+    assert cli.main(["run", "-s", "job", "-c", "x"], {}) == 3
+    assert tuple(capfdbinary.readouterr()) == (b"\x00\xff\x1b[1m", b"oops\r")
+
+
+def test_a_signal_gives_the_status_a_shell_would_give(fake, monkeypatch):
+    """A command killed by SIGKILL ends with 137."""
+    monkeypatch.setattr(fake, "outcome", Outcome(None, "SIGKILL"))
+    assert cli.main(["run", "-s", "job", "-c", "x"], {}) == 137
+
+
+def test_run_hands_all_options_on(fake):
+    """Every option of run reaches the session as its argument; options after `--` are the action's own."""
+    args = ["run", "-s", "job", "--cwd", "/tmp", "--env", "A=1", "--timeout", "2.5", "--label", "x", "--reads", "out:a1"]
+    assert cli.main([*args, "--writes", "net:db", "--", "ls", "-l", "--json"], {}) == 0
+    name, command, options = fake.asked[-1]
+    for callback in ("on_wait", "on_stdout", "on_stderr"):
+        assert callable(options.pop(callback))
+    assert (name, command) == ("run", ["ls", "-l", "--json"])
+    assert options == {
+        "cwd": "/tmp", "env": {"A": "1"}, "stdin": b"", "timeout": 2.5, "labels": ("x",), "reads": ("out:a1",),
+        "writes": ("net:db",),
+    }  # fmt: skip
+
+
+def test_what_is_piped_in_becomes_stdin(fake, monkeypatch):
+    """Stdin goes on to the action when it is no terminal, and not at all with -n."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\xffb")))
+    cli.main(["run", "-n", "-s", "job", "-c", "cat"], {})
+    assert fake.asked[-1][2]["stdin"] == b""
+    cli.main(["run", "-s", "job", "-c", "cat"], {})
+    assert fake.asked[-1][2]["stdin"] == b"a\xffb"
+
+
+@pytest.mark.parametrize("args", [[], ["-c", "x", "ls"], ["--timeout", "0", "-c", "x"], ["--timeout", "nan", "-c", "x"]])
+def test_run_refuses_what_makes_no_sense(fake, args):
+    """Nothing to run, two things to run, or no time to run it are usage errors, and nothing runs."""
+    assert cli.main(["run", "-s", "job", *args], {}) == errors.UsageError.exit_code
+    assert fake.asked == []
+
+
+def test_the_default_session_is_made_on_first_use(fake, tmp_path, monkeypatch):
+    """Without -s and $MULLIGAN_SESSION, `run` makes "default" over the current folder, once."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["run", "-c", "x"], {}) == 0
+    assert cli.main(["run", "-c", "y"], {}) == 0
+    created = [a for a in fake.asked if a[0] == "create"]
+    assert [(c[1], c[2]["imports"]) for c in created] == [("default", {str(tmp_path): "/workspace"})]
+
+
+def test_the_default_session_never_swallows_a_home_folder(fake, tmp_path, monkeypatch):
+    """In a home folder or at / nothing is imported unasked: it would copy keys and everything else."""
+    for folder in (tmp_path, "/"):
+        monkeypatch.chdir(folder)
+        assert cli.main(["run", "-c", "x"], {"HOME": str(tmp_path)}) == errors.UsageError.exit_code
+    assert fake.asked == []
+
+
+def test_a_named_session_is_not_made_up(fake):
+    """An unknown session named by -s or by the environment is an error, not a new session."""
+    assert cli.main(["run", "-s", "nope", "-c", "x"], {}) == errors.NotFoundError.exit_code
+    assert cli.main(["run", "-c", "x"], {"MULLIGAN_SESSION": "nope"}) == errors.NotFoundError.exit_code
+    assert cli.main(["log"], {}) == errors.NotFoundError.exit_code
+
+
+def test_new_hands_base_imports_and_environment_on(fake, capsys):
+    """`new` maps its options to Session.create, and refuses one folder given twice."""
+    args = ["new", "n", "--import", "p", "--import", "q:/data", "--env", "K=V", "--base", "/root-fs", "--json"]
+    assert cli.main(args, {}) == 0
+    _, name, options = fake.asked[-1]
+    assert (name, options["base"], options["env"]) == ("n", "/root-fs", {"K": "V"})
+    assert options["imports"] == {"p": "/workspace", "q": "/data"}
+    assert json.loads(capsys.readouterr().out)["session"] == "n"
+    assert cli.main(["new", "m", "--import", "p", "--import", "p:/x"], {}) == errors.UsageError.exit_code
+    assert cli.main(["new", "job"], {}) == errors.AlreadyExistsError.exit_code
+
+
+def test_log_escapes_commands(fake, capsys):
+    """A command with a newline and a colour code is one harmless line of the log."""
+    assert cli.main(["log", "-s", "job"], {}) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert r"echo '\x1b[31m'\nnext" in lines[1]
+
+
+def test_repair_takes_changes_in_any_mix(fake, tmp_path, capsys):
+    """Several changes of several kinds make one plan."""
+    (tmp_path / "fixed").write_bytes(b"\x00v")
+    args = ["repair", "-s", "job", "--drop", "a2", "--replace", "a1", "echo b", "--rerun", "a3", "--replace", "a5", "x"]
+    assert cli.main([*args, "--patch", f"/workspace/c={tmp_path / 'fixed'}", "--dry-run", "--json"], {}) == 0
+    changes = set(fake.asked[0][1])
+    assert changes == {
+        Drop("a2"), Replace("a1", "echo b"), Replace("a5", "x"), Rerun("a3"), Patch("/workspace/c", b"\x00v")
+    }  # fmt: skip
+    assert json.loads(capsys.readouterr().out)["applied"] is False
+    assert [a[0] for a in fake.asked] == ["plan"]
+
+
+def test_repair_shows_reasons_escaped(fake, capsys):
+    """Each action is shown with its witness; a hostile path in it stays on its line."""
+    assert cli.main(["repair", "-s", "job", "--drop", "a1"], {}) == 0
+    out = capsys.readouterr().out
+    assert r"dat:/workspace/x\n (by a0)" in out
+    assert "repair applied: 1 ran" in out
+
+
+def test_a_repair_that_was_not_applied_fails(fake, monkeypatch, capsys):
+    """A replay that failed gives RepairFailedError's status, and still says what happened."""
+    monkeypatch.setattr(fake, "report_applied", False)
+    assert cli.main(["repair", "-s", "job", "--drop", "a1"], {}) == errors.RepairFailedError.exit_code
+    out, err = capsys.readouterr()
+    assert "repair not applied" in out
+    assert "--keep-going" in err
+
+
+def test_a_repair_that_was_not_applied_prints_one_json_value(fake, monkeypatch, capsys):
+    """With --json stdout is one JSON value, whatever happened."""
+    monkeypatch.setattr(fake, "report_applied", False)
+    assert cli.main(["repair", "-s", "job", "--drop", "a1", "--json"], {}) == errors.RepairFailedError.exit_code
+    assert json.loads(capsys.readouterr().out)["failed"] == ["a1"]
+
+
+@pytest.mark.parametrize("patch", ["no-equals", "=file", "/x=", "/x=/no/such/file", "/x=/"])
+def test_a_bad_patch_is_refused(fake, patch):
+    """A patch without path, without file, or with a file that can't be read asks nothing of the session."""
+    assert cli.main(["repair", "-s", "job", "--patch", patch], {}) in {100, 101}
+    assert fake.asked == []
+
+
+def test_nobody_reading_is_no_error(fake, monkeypatch):
+    """When the reader of a pipe has left, the command ends quietly with a shell's status for it."""
+
+    class Gone(io.TextIOWrapper):
+        def write(self, _text):
+            raise BrokenPipeError
+
+    with contextlib.redirect_stdout(Gone(io.BytesIO())):
+        monkeypatch.setattr(cli.os, "dup2", lambda *_: None)
+        assert cli.main(["log", "-s", "job"], {}) == 141
