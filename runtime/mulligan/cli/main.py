@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import json
 import os
 import signal
@@ -128,6 +129,8 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
 def entry() -> None:
     """The console script."""
     _interrupt_on_signals()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a locale without some letter must not end a command
     sys.exit(main())
 
 
