@@ -1,0 +1,1 @@
+"""Deciding what a change of history makes wrong, and doing just that again."""

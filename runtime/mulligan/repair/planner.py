@@ -1,0 +1,190 @@
+"""Planner: the dry run. Which actions a repair would keep, run again or drop, and why, before anything has run.
+
+Knows records, trees and changes; pure. It walks the same `Pass` as a replay does, and guesses one thing only: that an action
+which runs again writes the same paths as before. Whether it gives them other values is not known, so what it wrote is *maybe*
+dirty, and whoever relied on that may run again. What a drop or a patch changes is known exactly: whoever relied on that must.
+An action that is replaced may of course write something new; a kept action that turns out to rely on it runs again, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mulligan.errors import UsageError
+from mulligan.model.change import Patch
+from mulligan.model.ids import LayerId, parent
+from mulligan.model.keys import DAT, ENT, ENV, LINKS, MODE, MTIME, OUT, XATTR, Key, parse_key
+from mulligan.model.layer import Entry, Layer, Manifest
+from mulligan.model.plan import Plan, Reason, Step
+from mulligan.repair.dirty import EVERYTHING, TELLING, Dirty
+from mulligan.repair.schedule import patch_path
+from mulligan.repair.walk import MAX_WITNESSES, WORKING_FOLDER, Pass
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from mulligan.model.action import LaunchContext
+    from mulligan.model.change import Change
+    from mulligan.model.keys import KeyKind
+    from mulligan.model.record import Record
+    from mulligan.model.tree import Tree
+    from mulligan.repair.dirty import SameBytes
+    from mulligan.repair.schedule import Slot
+
+__all__ = ["Pass", "build_plan"]
+
+PATCH_LAYER = LayerId("patch")  # stands for the layers of patches, which do not exist yet
+
+
+def build_plan(
+    history: Sequence[Record],
+    bottom: Iterable[Layer],
+    changes: Sequence[Change],
+    *,
+    same_bytes: SameBytes,
+    first_launch: LaunchContext,
+    base_changed: Collection[str] = (),
+    session: str = "",
+    head: int = 0,
+) -> Plan:
+    """What these changes would do to each action of the history. Inserted patches have no step: they are among `changes`.
+
+    Raises NotFoundError for an action that does not exist, UsageError for changes that contradict each other.
+    """
+
+    def same(layer: LayerId, path: str, other: LayerId, at: str) -> bool:
+        return PATCH_LAYER not in (layer, other) and same_bytes(layer, path, other, at)
+
+    walk = Pass(history, bottom, changes, same_bytes=same, first_launch=first_launch, base_changed=base_changed)
+    forecast = _Forecast(walk)
+    steps = [step for slot in walk if (step := forecast.step(slot)) is not None]
+    return Plan(session, head, tuple(changes), tuple(steps))
+
+
+def check_patch(path: str, tree: Tree) -> None:
+    """Whether a file can stand at the path in this state. Raises UsageError when it can't."""
+    node, folder = tree.get(path), tree.get(parent(path))
+    if node is not None and node.kind != "file":
+        what = {"dir": "a folder", "link": "a symbolic link"}.get(node.kind, "no regular file")
+        raise UsageError(f"patch {path!r}: there is {what} at that point of the history")
+    if folder is None or folder.kind != "dir":
+        raise UsageError(
+            f"patch {path!r}: its folder does not exist at that point of the history, or is a read-only one of the base",
+            remedy="name the action after which the patch is to stand",
+        )
+
+
+class _Forecast:
+    """A walk in which every action that would run again is taken to write what it wrote, of values not known."""
+
+    def __init__(self, walk: Pass) -> None:
+        self._walk = walk
+        self._maybe = Dirty()
+        self._cause: dict[str, str] = {}
+        self._told: dict[Key, str] = {}  # variables, outcomes and declared keys of actions that run again
+
+    def step(self, slot: Slot) -> Step | None:
+        """The step of this slot; None for a patch."""
+        if slot.record is None:
+            self._patch(slot)
+            return None
+        step = self._walk.verdict(slot)
+        if step.kind == "keep":
+            because = self._witnesses(slot.record)
+            if because:
+                step = Step(step.action, "may_rerun", tuple(because[:MAX_WITNESSES]))
+        if step.kind == "drop":
+            self._walk.drop(slot)
+            self._settle(slot.record.layer.manifest)
+            return step
+        if step.kind == "keep":
+            self._settle(slot.record.layer.manifest)
+        self._walk.keep(slot)
+        if step.kind != "keep":
+            self._mark(slot.record)
+        return step
+
+    def _witnesses(self, record: Record) -> list[Reason]:
+        """What the action relied on that an action running again wrote."""
+        footprint, source = record.footprint, self._cause
+        because = []
+        if not footprint.complete and (self._maybe or self._told):
+            because.append(Reason("incomplete", note=f"its trace has a hole ({footprint.incomplete_because[0]})"))
+        hits = self._maybe.hits(footprint, self._walk.recorded_tree, lambda _: True)
+        hits.sort(key=lambda key: (TELLING.index(key.kind), key.name))
+        for key in hits:
+            path = self._maybe.listed_child(key.name) if key.kind == "dir" else key.name
+            because.append(Reason("reads_rewritten", str(key), source.get(path, "")))
+        if not self._told:
+            return because
+        launched = {*record.launch.env, WORKING_FOLDER} - set(record.action.env)
+        if record.action.kind == "run":
+            keys = (Key(ENV, name) for name in sorted(launched))
+            because += [Reason("launch", str(key), self._told[key]) for key in keys if key in self._told]
+        keys = (parse_key(text) for text in footprint.declared_reads)
+        because += [Reason("declared", str(key), self._told[key]) for key in keys if key in self._told and key.kind != ENV]
+        return because
+
+    def _mark(self, record: Record) -> None:
+        """The action runs again: all that it did may come out otherwise."""
+        manifest = record.layer.manifest
+        for path, entry in manifest.entries.items():
+            kinds = EVERYTHING if entry.made else _set_kinds(entry)
+            if kinds:
+                self._maybe.mark(path, kinds)
+                self._cause[path] = record.id
+        for path in manifest.removed:
+            self._maybe.mark(path)
+            self._cause[path] = record.id
+        self._told[Key(OUT, record.id)] = record.id
+        for name in {*record.launch.env, *record.handoff.env}:
+            if record.launch.env.get(name) != record.handoff.env.get(name):
+                self._told[Key(ENV, name)] = record.id
+        if record.launch.cwd != record.handoff.cwd:
+            self._told[Key(ENV, WORKING_FOLDER)] = record.id
+        for text in record.footprint.declared_writes:
+            self._told[parse_key(text)] = record.id
+
+    def _settle(self, manifest: Manifest) -> None:
+        """A kept action's layer stands: what it sets outright is known again, whoever wrote it before."""
+        if not self._maybe:
+            return
+        for path in manifest.removed:
+            self._maybe.clear(path)
+            self._maybe.clear_below(path)
+        for path, entry in manifest.entries.items():
+            self._maybe.clear(path, EVERYTHING if entry.made else _set_kinds(entry) | {ENT, LINKS})
+            if entry.opaque:
+                self._maybe.clear_below(path)
+
+    def _patch(self, slot: Slot) -> None:
+        """A patch of another size certainly differs; one of the same size may be what is there already."""
+        assert isinstance(slot.change, Patch), slot
+        path, value = patch_path(slot.change), slot.change.value
+        node = self._walk.tree.get(path)
+        check_patch(path, self._walk.tree)
+        if node is not None and node.size == len(value):
+            self._maybe.mark(path, frozenset((DAT, MTIME)))
+            self._cause[path] = slot.name
+        inherits = node is not None
+        entry = Entry(
+            "file", size=len(value), made=not inherits, inherit_mode=inherits, inherit_mtime=inherits, inherit_xattrs=inherits
+        )
+        if node is not None and node.size == len(value):
+            entry = replace(entry, inherit_content=True)
+        self._walk.patched(slot, Layer(PATCH_LAYER, Manifest({path: entry})))
+
+
+def _set_kinds(entry: Entry) -> frozenset[KeyKind]:
+    """What an entry sets of an object that lay below: all that it does not inherit."""
+    kinds: set[KeyKind] = set()
+    if not entry.inherit_content and entry.kind != "dir":
+        kinds |= {DAT, LINKS}
+    if not entry.inherit_mode:
+        kinds.add(MODE)
+    if not entry.inherit_mtime:
+        kinds.add(MTIME)
+    if not entry.inherit_xattrs:
+        kinds.add(XATTR)
+    return frozenset(kinds)

@@ -1,0 +1,118 @@
+"""Schedule: changes put to their places in a history, one slot after the other.
+
+Knows records and changes; pure. Refuses what names no action, contradicts itself or cannot be meant, in one sentence each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mulligan.errors import NotFoundError, UsageError
+from mulligan.model.change import Drop, Patch, Replace, Rerun
+from mulligan.model.keys import DAT, parse_key
+from mulligan.model.own import is_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mulligan.model.change import Change
+    from mulligan.model.ids import ActionId
+    from mulligan.model.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One place of the corrected history. `record` is None where a patch is inserted, `change` where none is asserted."""
+
+    record: Record | None
+    change: Change | None = None
+
+    @property
+    def name(self) -> str:
+        """The action's id, or for an inserted patch, which has none yet, what it sets."""
+        if self.record is not None:
+            return self.record.id
+        assert isinstance(self.change, Patch), self
+        return f"patch of {patch_path(self.change)}"
+
+
+def build_schedule(history: Sequence[Record], changes: Iterable[Change]) -> tuple[Slot, ...]:
+    """Every slot of the history in order with the change that names it, and a slot for each patch.
+
+    A patch stands right after the last action that set the file's content (or after `at`), or before all actions when
+    the content is the base's. Raises NotFoundError for an unknown action, UsageError for what cannot be done.
+    """
+    at = {record.id: index for index, record in enumerate(history)}
+    named: dict[int, Change] = {}
+    patches: dict[int, list[Patch]] = {}
+    for change in changes:
+        if isinstance(change, Patch):
+            _add_patch(history, at, change, patches)
+        else:
+            index = _index(at, change.id)
+            _check(history[index], change, named.get(index))
+            named[index] = change
+    slots = [Slot(None, patch) for patch in patches.get(-1, ())]
+    for index, record in enumerate(history):
+        slots.append(Slot(record, named.get(index)))
+        slots += [Slot(None, patch) for patch in patches.get(index, ())]
+    return tuple(slots)
+
+
+def patch_path(patch: Patch) -> str:
+    """The absolute path that a patch sets. Raises UsageError when its key names no file of the state."""
+    path = patch.key
+    if not path.startswith("/"):
+        try:
+            key = parse_key(path)
+        except ValueError as error:
+            raise UsageError(f"patch {path!r}: {error}", remedy="give an absolute path, or dat:PATH") from error
+        if key.kind != DAT:
+            raise UsageError(f"patch {path!r}: only the content of a file can be patched", remedy="give an absolute path")
+        path = key.name
+    parts = path.split("/")
+    if parts[0] != "" or len(parts) < 2 or any(part in ("", ".", "..") for part in parts[1:]):  # noqa: PLR2004 - "/name"
+        raise UsageError(f"patch {path!r}: this is no absolute path of a file, without '.', '..' and empty parts")
+    if not is_state(path):
+        raise UsageError(f"patch {path!r}: this is a view of the kernel and no part of the state")
+    return path
+
+
+def _index(at: dict[ActionId, int], name: str) -> int:
+    for action, index in at.items():
+        if action == name:
+            return index
+    known = f"its actions are {next(iter(at))} to {list(at)[-1]}" if at else "it has no action yet"
+    raise NotFoundError(f"no action {name!r} in this history; {known}")
+
+
+def _check(record: Record, change: Change, other: Change | None) -> None:
+    if other is not None and other != change:
+        raise UsageError(f"two changes contradict each other on action {record.id}", remedy="assert one of them")
+    if record.action.kind == "patch" and not isinstance(change, Drop):
+        raise UsageError(
+            f"action {record.id} is a patch, which is not run", remedy="drop it, or patch the same path with another value"
+        )
+    if isinstance(change, Replace) and not change.action:
+        raise UsageError(f"replace action {record.id} by nothing", remedy="give a command, or drop the action")
+    assert isinstance(change, (Replace, Drop, Rerun)), change
+
+
+def _add_patch(history: Sequence[Record], at: dict[ActionId, int], change: Patch, patches: dict[int, list[Patch]]) -> None:
+    path = patch_path(change)
+    index = _index(at, change.at) if change.at is not None else _last_writer(history, path)
+    same = [other for other in patches.get(index, ()) if patch_path(other) == path]
+    if any(other.value != change.value for other in same):
+        raise UsageError(f"two patches give {path!r} different values at the same point", remedy="assert one of them")
+    if not same:
+        patches.setdefault(index, []).append(change)
+
+
+def _last_writer(history: Sequence[Record], path: str) -> int:
+    """The index of the last action that set the content of the file; -1 when no action did."""
+    for index in range(len(history) - 1, -1, -1):
+        entry = history[index].layer.manifest.entries.get(path)
+        if entry is not None and not entry.inherit_content:
+            return index
+    return -1

@@ -1,0 +1,292 @@
+"""Walk: the exact core of a repair, one pass over the slots of the corrected history.
+
+Knows records, trees and changes; pure. It is told after each slot what became of it, and says of the next whether it stands.
+
+Two states are walked side by side: the recorded one, s, and the corrected one, s'. D is the set of keys in which they differ.
+*Validity*: an action is kept if and only if nothing it observed is in D. *Advance*: by a slot, only paths that its recorded or
+its new layer touches can enter or leave D; each of them is compared anew. That alone gives early cut-off, the masking of a
+change by a blind overwrite, and the hit of an old probe by a new path.
+An action whose trace has a hole counts as having observed everything: it is kept only while nothing at all differs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mulligan.model.action import LaunchContext
+from mulligan.model.change import Drop, Patch, Replace, Rerun
+from mulligan.model.ids import ActionId
+from mulligan.model.keys import DAT, DIR, ENV, MODE, MTIME, OUT, SEARCH, XATTR, Key, parse_key
+from mulligan.model.plan import Reason, Step
+from mulligan.model.tree import Tree
+from mulligan.repair.dirty import TELLING, Dirty
+from mulligan.repair.schedule import build_schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from mulligan.model.action import Action
+    from mulligan.model.change import Change
+    from mulligan.model.footprint import Footprint
+    from mulligan.model.keys import KeyKind
+    from mulligan.model.layer import Entry, Layer
+    from mulligan.model.record import Record
+    from mulligan.repair.dirty import SameBytes
+    from mulligan.repair.schedule import Slot
+
+MAX_WITNESSES = 16
+WORKING_FOLDER = "PWD"
+NOTES: dict[type[Change], str] = {Replace: "replaced", Rerun: "asked to run again", Drop: "dropped", Patch: "patched"}
+
+
+class Pass:
+    """One walk over a corrected history.
+
+    Iterate it; ask `verdict(slot)`, do what it says, and tell by exactly one of `keep`, `ran` and `drop` what was done.
+    `tree` and `launch` are the corrected state and what the next action is launched with.
+    """
+
+    def __init__(
+        self,
+        history: Sequence[Record],
+        bottom: Iterable[Layer],
+        changes: Iterable[Change],
+        *,
+        same_bytes: SameBytes,
+        first_launch: LaunchContext,
+        base_changed: Collection[str] = (),
+    ) -> None:
+        self.slots = build_schedule(history, changes)
+        self.launch = first_launch
+        self._same_bytes = same_bytes
+        self._base_changed = frozenset(base_changed)
+        self._old = Tree()
+        for layer in bottom:
+            self._old.apply(layer.manifest, layer.id)
+        self._new: Tree | None = None  # while nothing has changed, the two states are one tree
+        self._dirty = Dirty()
+        self._old_launch = history[0].launch if history else first_launch
+        self._cause: dict[str, str] = {}  # dirty path -> the slot since which it differs
+        self._set_by: dict[str, str] = {}  # launch variable -> the slot since which it differs
+        self._told: dict[Key, str] = {}  # dirty keys that are no paths -> the slot since which they differ
+        self._done = 0
+
+    def __iter__(self) -> Iterator[Slot]:
+        return iter(self.slots)
+
+    @property
+    def tree(self) -> Tree:
+        """The corrected state so far, as the next slot finds it. To be read only."""
+        return self._old if self._new is None else self._new
+
+    @property
+    def recorded_tree(self) -> Tree:
+        """The recorded state that the next slot found. To be read only."""
+        return self._old
+
+    @property
+    def dirty(self) -> frozenset[Key]:
+        """D: the path keys in which the recorded and the corrected state differ now."""
+        return self._dirty.keys()
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing at all differs that a later action could see."""
+        return not self._dirty and not self._told and not self._base_changed and self.launch == self._old_launch
+
+    def rest_is_kept(self, slot: Slot) -> bool:
+        """Whether this slot and all after it may be kept wholesale: nothing differs, and no change is still to come."""
+        assert self.slots[self._done] is slot, (self._done, slot.name)
+        return self.clean and all(later.change is None for later in self.slots[self._done :])
+
+    def verdict(self, slot: Slot) -> Step:
+        """Keep, must_rerun or drop, with witnesses. For an inserted patch, must_rerun: its layer is to be made."""
+        assert self.slots[self._done] is slot, (self._done, slot.name)
+        name = ActionId(slot.name)
+        if slot.change is not None:
+            kind = type(slot.change)
+            return Step(name, "drop" if kind is Drop else "must_rerun", (Reason("changed", note=NOTES[kind]),))
+        assert slot.record is not None, slot
+        because = self._witnesses(slot.record)
+        return Step(name, "must_rerun" if because else "keep", tuple(because[:MAX_WITNESSES]))
+
+    def raw_reusable(self, slot: Slot) -> bool:
+        """Whether the slot's recorded layer may stand on the corrected state as it lies on disk.
+
+        It may not when something that it only inherited, by copy-up, is of another value there: a parent folder's mode, the
+        content of a file that it gave another mode. Then it is to be made again from its manifest. Ask before `keep`.
+        """
+        assert slot.record is not None, slot
+        entries = slot.record.layer.manifest.entries
+        if len(entries) <= len(self._dirty):
+            return not any(_inherited(entry) & self._dirty.kinds(path) for path, entry in entries.items())
+        return not any(_inherited(entries[path]) & self._dirty.kinds(path) for path in self._dirty if path in entries)
+
+    def keep(self, slot: Slot, layer: Layer | None = None) -> None:
+        """The slot's record stands. `layer` is what was made of its layer when that was not raw-reusable."""
+        record = slot.record
+        assert record is not None, slot
+        if layer is not None and layer.id != record.layer.id:
+            self._fork()
+        else:
+            layer = record.layer
+        touched = set(self._old.apply(record.layer.manifest, record.layer.id))
+        if self._new is not None:
+            touched |= self._new.apply(layer.manifest, layer.id)
+            self._compare(touched, slot.name, changed=False)
+        self._hand_on(slot, record, _rebased(self.launch, record))
+
+    def ran(self, slot: Slot, record: Record) -> None:
+        """The slot was run again, or its patch was made: `record` is what stands there now."""
+        new = self._fork()
+        touched = set(new.apply(record.layer.manifest, record.layer.id))
+        if slot.record is not None:
+            touched |= self._old.apply(slot.record.layer.manifest, slot.record.layer.id)
+            self._compare_told(slot.record, record)
+        self._compare(touched, slot.name, changed=True)
+        self._hand_on(slot, slot.record, record.handoff if record.action.kind == "run" else self.launch)
+
+    def patched(self, slot: Slot, layer: Layer) -> None:
+        """A patch stands in its slot, told by its layer alone."""
+        touched = self._fork().apply(layer.manifest, layer.id)
+        self._compare(touched, slot.name, changed=True)
+        self._hand_on(slot, slot.record, self.launch)
+
+    def drop(self, slot: Slot) -> None:
+        """The slot's action never ran."""
+        assert slot.record is not None, slot
+        self._fork()
+        touched = self._old.apply(slot.record.layer.manifest, slot.record.layer.id)
+        self._compare_told(slot.record, None)
+        self._compare(touched, slot.name, changed=True)
+        self._hand_on(slot, slot.record, self.launch)
+
+    def _fork(self) -> Tree:
+        if self._new is None:
+            self._new = self._old.copy()
+        return self._new
+
+    def _compare(self, touched: Iterable[str], name: str, *, changed: bool) -> None:
+        """Advance: let the touched paths enter or leave D."""
+        touched = list(touched)
+        self._dirty.compare(touched, self._old, self.tree, self._same_bytes)
+        for path in touched:
+            if not self._dirty.kinds(path):
+                self._cause.pop(path, None)
+            elif changed:
+                self._cause[path] = name
+            else:
+                self._cause.setdefault(path, name)
+
+    def _compare_told(self, old: Record, new: Record | None) -> None:
+        """Advance for what is no path: the outcome, and keys declared as written, which nobody can compare."""
+        key = Key(OUT, old.id)
+        if new is None or _said(old) != _said(new):
+            self._told[key] = old.id
+        for text in {*old.footprint.declared_writes, *(new.footprint.declared_writes if new is not None else ())}:
+            if (declared := parse_key(text)).kind in ("net", "mem", "out"):
+                self._told[declared] = old.id
+
+    def _hand_on(self, slot: Slot, old: Record | None, launch: LaunchContext) -> None:
+        if old is not None and old.action.kind == "run":
+            self._old_launch = old.handoff
+        self.launch = launch
+        differing = set(_differing(self._old_launch, launch))
+        self._set_by = {name: by for name, by in self._set_by.items() if name in differing}
+        for name in differing:
+            self._set_by.setdefault(name, slot.name)
+        self._done += 1
+
+    def _witnesses(self, record: Record) -> list[Reason]:
+        """Why the record does not stand, if so: each observation of it that differs, the most telling first."""
+        because = [
+            Reason("launch", str(Key(ENV, name)), self._set_by.get(name, "base"))
+            for name in launch_differences(record.launch, self.launch, record.action)
+        ]
+        footprint = record.footprint
+        if not footprint.complete and not self.clean:
+            because.append(Reason("incomplete", note=f"its trace has a hole ({footprint.incomplete_because[0]})"))
+        hits = self._dirty.hits(footprint, self._old, lambda path: self._search_differs(path, footprint))
+        hits.sort(key=lambda key: (TELLING.index(key.kind), key.name))
+        because += [Reason("read_changed", str(key), self._source(key)) for key in hits]
+        because += [Reason("declared", str(key), self._source(key)) for key in self._declared(footprint)]
+        if self._base_changed:
+            because += _base_witnesses(footprint, self._base_changed)
+        return because
+
+    def _declared(self, footprint: Footprint) -> list[Key]:
+        """Declared inputs that differ. A declared variable is an input like every launch variable, and judged there."""
+        keys = (parse_key(text) for text in footprint.declared_reads)
+        return [key for key in keys if self._declared_differs(key, footprint)]
+
+    def _declared_differs(self, key: Key, footprint: Footprint) -> bool:
+        if key.kind in ("env", "net", "out", "mem"):
+            return key in self._told
+        if key.kind == DIR:
+            return self._dirty.listing(key.name)
+        return key.kind in self._dirty.kinds(key.name) or (key.kind == SEARCH and self._search_differs(key.name, footprint))
+
+    def _search_differs(self, path: str, footprint: Footprint) -> bool:
+        key = Key(SEARCH, path)
+        return self._old.value(key, footprint.principal) != self.tree.value(key, footprint.principal)
+
+    def _source(self, key: Key) -> str:
+        if key.kind in ("env", "net", "out", "mem"):
+            return self._told.get(key, "")
+        path = self._dirty.listed_child(key.name) if key.kind == DIR else key.name
+        return self._cause.get(path, "")
+
+
+def launch_differences(recorded: LaunchContext, now: LaunchContext, action: Action) -> list[str]:
+    """The launch variables in which two contexts differ, but for those that the action sets itself; PWD is the folder."""
+    if action.kind != "run":
+        return []
+    fixed = set(action.env) | ({WORKING_FOLDER} if (action.cwd or "").startswith("/") else set())
+    return [name for name in _differing(recorded, now) if name not in fixed]
+
+
+def _differing(a: LaunchContext, b: LaunchContext) -> list[str]:
+    env_a: Mapping[str, str] = a.env
+    env_b: Mapping[str, str] = b.env
+    names = [name for name in sorted(env_a.keys() | env_b.keys()) if env_a.get(name) != env_b.get(name)]
+    return names if a.cwd == b.cwd else [*names, WORKING_FOLDER]
+
+
+def _rebased(launch: LaunchContext, record: Record) -> LaunchContext:
+    """What a kept action hands on: what it handed on when recorded, or the same changes to another launch context."""
+    if record.action.kind != "run":
+        return launch
+    if launch == record.launch:
+        return record.handoff
+    before, after = record.launch, record.handoff
+    env = {name: value for name, value in launch.env.items() if name in after.env or name not in before.env}
+    env |= {name: value for name, value in after.env.items() if before.env.get(name) != value}
+    return LaunchContext(env, launch.cwd if before.cwd == after.cwd else after.cwd)
+
+
+def _inherited(entry: Entry) -> frozenset[KeyKind]:
+    kinds: list[KeyKind] = []
+    if entry.inherit_content:
+        kinds.append(DAT)
+    if entry.inherit_mode:
+        kinds.append(MODE)
+    if entry.inherit_mtime:
+        kinds.append(MTIME)
+    if entry.inherit_xattrs:
+        kinds.append(XATTR)
+    return frozenset(kinds)
+
+
+def _said(record: Record) -> tuple[object, ...]:
+    """What an action said: all that `out:` stands for."""
+    outcome = record.outcome
+    return outcome.stdout, outcome.stderr, outcome.exit_code, outcome.signal
+
+
+def _base_witnesses(footprint: Footprint, changed: frozenset[str]) -> list[Reason]:
+    found: dict[str, Key] = {}
+    for paths, kinds in footprint.sets():
+        for path in paths & changed:
+            key = min((Key(kind, path) for kind in kinds if kind != "ent"), default=Key("ent", path))
+            found.setdefault(path, key)
+    return [Reason("base_changed", str(found[path]), "base") for path in sorted(found)]
