@@ -77,9 +77,6 @@ static int take_identity(const struct spec *spec, const struct ids *ids, struct 
 	failed = set_capabilities(spec->uid ? 0 : kept, failure);
 	if (!failed && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		failed = fail(failure, "capabilities", errno, "no_new_privs: %s", strerror(errno));
-	/* C is not dumpable and G began as its copy; T, without privilege, could not trace G so (ptrace(2)). */
-	if (!failed && prctl(PR_SET_DUMPABLE, 1))
-		failed = fail(failure, "capabilities", errno, "dumpable: %s", strerror(errno));
 	return failed;
 }
 
@@ -109,7 +106,9 @@ static int keep_standard_streams(int *channel, struct failure *failure)
 static int prepare(const struct spec *spec, const struct ids *ids, int *channel, struct failure *failure)
 {
 	struct message answer;
-	int failed = message_send(*channel, MESSAGE_BORN, NULL);
+	/* C is not dumpable, and G began as its copy. Its /proc files would be root's, out of reach for a T that is root
+	 * of its own namespace only, and so would be tracing it (ptrace(2), PR_SET_DUMPABLE(2const)). */
+	int failed = prctl(PR_SET_DUMPABLE, 1) ? -errno : message_send(*channel, MESSAGE_BORN, NULL);
 
 	if (!failed)
 		failed = message_receive(*channel, &answer, NULL);
