@@ -18,16 +18,13 @@ from mulligan.errors import NotFoundError, RepairFailedError, UsageError
 from mulligan.history.journal import NEW
 from mulligan.history.store import SessionRow, Store, default_home
 from mulligan.model.action import Action, LaunchContext
-from mulligan.model.fold import fold_footprint, handoff
 from mulligan.model.ids import ActionId, LayerId, shown
-from mulligan.model.record import Record
 from mulligan.model.tree import Tree
 from mulligan.repair.planner import build_plan
 from mulligan.repair.replay import Replay
-from mulligan.sandbox.base import Base, base_version, build_base, decode_base, encode_base
+from mulligan.runner import Runner
+from mulligan.sandbox.base import Base, decode_base, encode_base
 from mulligan.sandbox.layer import LayerStore
-from mulligan.sandbox.native import NativeSandbox
-from mulligan.sandbox.stack import Stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,8 +35,11 @@ if TYPE_CHECKING:
     from mulligan.model.change import Change
     from mulligan.model.layer import Layer
     from mulligan.model.plan import Plan, Report
+    from mulligan.model.record import Record
     from mulligan.model.tree import Node
     from mulligan.repair.replay import Progress
+    from mulligan.runner import Output
+    from mulligan.sandbox.stack import Stack
 
 WORKSPACE = "/workspace"
 
@@ -109,8 +109,8 @@ class Session:
         self.base: Base = decode_base(row.base)
         self._bottom = row.bottom
         self._launch = row.launch
-        self._layers = LayerStore(store.home / "layers")
-        self._sandbox = NativeSandbox(self.base, self._layers)
+        self._layers = LayerStore(store.home)
+        self._runner = Runner(self.base, self._layers)
         self.files = Files(lambda: self._stack_at(self.head))
 
     # -- opening and closing
@@ -137,7 +137,7 @@ class Session:
             store = cleanup.enter_context(Store.open(home or default_home(os.environ)))
             store.refuse_taken(name)
             with store.sharing():
-                layers = LayerStore(store.home / "layers")
+                layers = LayerStore(store.home)
                 made, bottom = build_base(base, layers, environ if environ is not None else os.environ)
                 for source, target in (imports or {}).items():
                     if progress:
@@ -195,11 +195,14 @@ class Session:
         reads: Sequence[str] = (),
         writes: Sequence[str] = (),
         check: bool = False,
+        on_stdout: Output | None = None,
+        on_stderr: Output | None = None,
         on_wait: Callable[[], None] | None = None,
     ) -> Record:
         """Run one action on the head and append it to the history. Shell text when `command` is a str, argv otherwise.
 
-        `timeout` in seconds. `on_wait` is called once when another process is using the session. A failed action is a
+        `timeout` in seconds. `on_stdout` and `on_stderr` get
+        the output as it comes. `on_wait` is called once when another process is using the session. A failed action is a
         Record like any other; with `check` it raises ActionFailedError (after it was recorded). Raises HostError or
         TracerError when the action could not be run or traced: then nothing of it is kept.
         """
@@ -218,50 +221,13 @@ class Session:
                 writes=tuple(writes),
                 **_command(command),
             )
-            record = self._execute(action, launch, self._layer_ids(head), None)
-            record = self._store.journal.append(self.name, head, record, self._seen([record])).record
+            record = self._runner.execute(
+                action, launch, self._layer_ids(head), on_stdout=on_stdout, on_stderr=on_stderr
+            )
+            record = self._store.journal.append(self.name, head, record, self._runner.seen([record])).record
         if check and not record.outcome.ok:
             raise ActionFailedError(record)
         return record
-
-    def _execute(
-        self, action: Action, launch: LaunchContext, below: Sequence[LayerId], replay_of: Record | None
-    ) -> Record:
-        """Run, seal and fold one action; the caller appends the record."""
-        stack = Stack(tuple(below), self.base, self._layers)
-        with self._layers.begin() as opened:
-            trace = self._sandbox.run(action, launch, stack, opened)
-            layer = opened.seal(trace, stack, replay_of=replay_of)
-        started = LaunchContext({**launch.env, **action.env}, action.cwd or launch.cwd)
-        footprint = fold_footprint(
-            trace.events,
-            layer.manifest,
-            started,
-            declared_reads=action.reads,
-            declared_writes=action.writes,
-            rootless=self.base.rootless,
-        )
-        left = handoff(trace.events) if action.shell is not None else None
-        return Record(
-            record_id=NEW,
-            revision=replay_of.revision + 1 if replay_of else 1,
-            action=action,
-            launch=launch,
-            handoff=_handed_on(launch, action, left),
-            outcome=trace.outcome,
-            footprint=footprint,
-            layer=layer,
-        )
-
-    def _seen(self, records: Iterable[Record]) -> dict[str, tuple[int, int, int]]:
-        """The versions of the base's files that the records relied on (they are live files of the host)."""
-        out = {}
-        for record in records:
-            print_ = record.footprint
-            for path in print_.saw | print_.stats:
-                if path not in out and (version := base_version(self.base, path)) is not None:
-                    out[path] = version
-        return out
 
     # -- history
 
@@ -335,20 +301,20 @@ class Session:
         with self._store.locked(self.name):
             self._store.expect_head(self.name, plan.head)
             replay = Replay(
-                records=self._store.journal.chain(plan.head),
-                bottom=self._bottom_layers(),
-                plan=plan,
+                plan,
+                self._store.journal.chain(plan.head),
+                self._bottom_layers(),
+                self._runner,
+                same_bytes=self._layers.same_bytes,
                 first_launch=self._launch,
-                next_id=lambda ahead: self._store.journal.next_action_id(self.name, ahead),
-                execute=self._execute,
-                layers=self._layers,
                 base_changed=self._base_changed(),
+                next_id=lambda ahead: self._store.journal.next_action_id(self.name, ahead),
             )
             report, records = replay.run(keep_going=keep_going, progress=progress)
             if not report.applied:
                 return report
             new = [r for r in records if r.record_id == NEW]
-            done = self._store.journal.publish(self.name, plan.head, records, self._seen(new))
+            done = self._store.journal.publish(self.name, plan.head, records, self._runner.seen(new))
             return replace(report, head=done.head, records=tuple(r.record_id for r in done.records))
 
     def repair(self, *changes: Change, keep_going: bool = False) -> Report:
@@ -362,8 +328,7 @@ class Session:
         return report
 
     def _base_changed(self) -> frozenset[str]:
-        versions = self._store.journal.versions(self.name)
-        return frozenset(p for p, v in versions.items() if base_version(self.base, p) != tuple(v))
+        return self._runner.changed_since(self._store.journal.versions(self.name).items())
 
     # -- results
 
@@ -372,21 +337,18 @@ class Session:
         with self._store.locked(self.name):
             row = self._row()
             real = os.path.realpath(folder)
-            config = dict(row.config)
-            committed: dict[str, int] = dict(config.get("committed", {}))
-            records = self._store.journal.chain(row.head)
-            after = self._tree_of(records)
-            report = commit(folder, guest, self._before(config, committed, real), after, self._read, dry_run=dry_run)
+            after = self._tree_of(self._store.journal.chain(row.head))
+            report = commit(folder, guest, self._before(row, real), after, self._read, dry_run=dry_run)
             if report.applied:
-                self._store.configure(self.name, {**config, "committed": {**committed, real: row.head}})
+                self._store.journal.pin(self.name, real, row.head)
             return report
 
-    def _before(self, config: Mapping[str, Any], committed: Mapping[str, int], real: str) -> Tree:
+    def _before(self, row: SessionRow, real: str) -> Tree:
+        """What the session knows the folder to have held: at its last commit there, or when it was imported."""
+        committed = self._store.journal.pins(self.name)
         if real in committed:
             return self._tree_of(self._store.journal.chain(committed[real]))
-        if real in config.get("imports", {}):
-            return self._tree_of([])
-        return Tree()
+        return self._tree_of([]) if real in row.config.get("imports", {}) else Tree()
 
     def _read(self, path: str, node: Node) -> bytes:
         return self.read_node(node, path)
@@ -400,7 +362,7 @@ class Session:
         return [*self._bottom, *self._store.journal.layer_ids(head)]
 
     def _stack_at(self, head: int) -> Stack:
-        return Stack(tuple(self._layer_ids(head)), self.base, self._layers)
+        return self._runner.stack(self._layer_ids(head))
 
     def _tree_of(self, records: Sequence[Record]) -> Tree:
         return _tree([*self._bottom_layers(), *(r.layer for r in records)])
@@ -419,20 +381,6 @@ def _command(command: str | Sequence[str]) -> dict[str, Any]:
     if not command:
         raise UsageError("run an empty command: there is nothing to run", remedy="give a program and its arguments")
     return {"argv": tuple(command)}
-
-
-def _handed_on(launch: LaunchContext, action: Action, left: LaunchContext | None) -> LaunchContext:
-    """What the next action starts with: exports and cwd of shell text, without what was set for this action only."""
-    if left is None:
-        return launch
-    env = dict(left.env)
-    for name, value in action.env.items():
-        if env.get(name) == value:
-            del env[name]
-            if name in launch.env:
-                env[name] = launch.env[name]
-    cwd = launch.cwd if action.cwd is not None and left.cwd == action.cwd else left.cwd
-    return LaunchContext(env, cwd)
 
 
 def _differences(old: Tree, new: Tree) -> list[Difference]:
@@ -473,7 +421,7 @@ class GcReport:
 def gc(home: Path | None = None, on_wait: Callable[[], None] | None = None, *, dry_run: bool = False) -> GcReport:
     """Free what no session reaches: rolled back history, removed sessions, leavings of killed processes."""
     with Store.open(home or default_home(os.environ)) as store, store.exclusive(on_wait):
-        layers = LayerStore(store.home / "layers")
+        layers = LayerStore(store.home)
         collected = store.journal.collect() if not dry_run else None
         known = store.journal.live_layers()
         freed = 0

@@ -1,0 +1,207 @@
+"""Replay: carrying a plan out, slot by slot, without touching the head.
+
+Knows records, the walk over a corrected history, and a workshop that runs actions and makes layers. Gives the records of
+the new history and a report; publishing them by compare-and-swap is the caller's. Each action that runs again runs in its
+own slot: on the new state of all slots before it, while the later ones that nothing touched keep their layers.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from mulligan.model.action import Action, LaunchContext, Outcome
+from mulligan.model.change import Patch, Replace
+from mulligan.model.footprint import Footprint
+from mulligan.model.ids import ActionId, LayerId, RecordId, parent
+from mulligan.model.plan import Reason, Report, Step
+from mulligan.model.record import Record
+from mulligan.repair.planner import check_patch
+from mulligan.repair.schedule import patch_path
+from mulligan.repair.walk import Pass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from mulligan.model.layer import Layer
+    from mulligan.model.plan import Plan
+    from mulligan.model.tree import Node, Tree
+    from mulligan.repair.dirty import SameBytes
+    from mulligan.repair.schedule import Slot
+
+    # action, what is done with it ("run", "keep", "drop", "patch"), its number in the history, how many there are
+    Progress = Callable[[ActionId, str, int, int], None]
+
+NEW = RecordId(0)  # of a record that the journal does not have yet
+
+
+class Workshop(Protocol):
+    """What changes the world for a replay."""
+
+    def execute(self, action: Action, launch: LaunchContext, below: Sequence[LayerId], replay_of: Record | None) -> Record:
+        """Run an action on the layers `below` (bottom first), in the slot of `replay_of`."""
+
+    def rematerialise(self, layer: Layer, below: Tree, under: Sequence[LayerId]) -> Layer:
+        """The layer made again from its manifest for another state below."""
+
+    def patch(self, path: str, value: bytes, there: Node | None) -> Layer:
+        """A layer that sets the content of one file; mode and owner are those of what is there, if anything."""
+
+    def content(self, layer: Layer, path: str) -> bytes:
+        """The bytes of a file that the layer holds."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What became of each slot."""
+
+    ran: list[ActionId]
+    kept: list[ActionId]
+    dropped: list[ActionId]
+    diverged: list[ActionId]
+    failed: list[ActionId]
+    steps: list[Step]
+
+
+class Replay:
+    """One repair on its way. `run` may be called once."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        records: Sequence[Record],
+        bottom: Sequence[Layer],
+        workshop: Workshop,
+        *,
+        same_bytes: SameBytes,
+        first_launch: LaunchContext,
+        base_changed: Collection[str],
+        next_id: Callable[[int], ActionId],
+    ) -> None:
+        self._plan = plan
+        self._workshop = workshop
+        self._next_id = next_id
+        self._walk = Pass(
+            records, bottom, plan.changes, same_bytes=same_bytes, first_launch=first_launch, base_changed=base_changed
+        )
+        self._below = [layer.id for layer in bottom]
+        self._records: list[Record] = []
+        self._patches = 0
+        self._tally = _Tally([], [], [], [], [], [])
+
+    def run(self, *, keep_going: bool, progress: Progress | None) -> tuple[Report, list[Record]]:
+        """Replay. The report's `applied` is False when a replay failed and `keep_going` is not set: publish nothing then."""
+        started = time.monotonic()
+        total = len(self._walk.slots)
+        for number, slot in enumerate(self._walk, 1):
+            step = self._walk.verdict(slot)
+            if progress is not None:
+                what: dict[str, str] = {"keep": "keep", "drop": "drop"}
+                progress(step.action, what.get(step.kind, "patch" if slot.record is None else "run"), number, total)
+            self._carry_out(slot, step)
+            if self._tally.failed and not keep_going:
+                return self._report(started, applied=False), []
+        return self._report(started, applied=True), self._records
+
+    def _carry_out(self, slot: Slot, step: Step) -> None:
+        if slot.record is None:
+            self._insert_patch(slot)
+        elif step.kind == "drop":
+            self._walk.drop(slot)
+            self._note(step, self._tally.dropped)
+        elif step.kind == "keep":
+            self._keep(slot, slot.record)
+            self._note(step, self._tally.kept)
+        else:
+            self._run_again(slot, slot.record)
+            self._note(step, self._tally.ran)
+
+    def _note(self, step: Step, where: list[ActionId]) -> None:
+        where.append(step.action)
+        self._tally.steps.append(step)
+
+    def _keep(self, slot: Slot, record: Record) -> None:
+        layer = record.layer
+        if not self._walk.raw_reusable(slot):
+            layer = self._workshop.rematerialise(layer, self._walk.tree, tuple(self._below))
+        launch = self._walk.launch
+        self._walk.keep(slot, layer)
+        if layer.id != record.layer.id or self._walk.launch != record.handoff:
+            changed = replace(record, layer=layer, launch=launch, handoff=self._walk.launch)
+            record = replace(changed, record_id=NEW, revision=record.revision + 1)
+        self._append(record)
+
+    def _run_again(self, slot: Slot, old: Record) -> None:
+        action = old.action
+        if action.patch_path is not None:
+            value = self._workshop.content(old.layer, action.patch_path)
+            self._put_patch(slot, action, action.patch_path, value, old.revision + 1)
+            return
+        if isinstance(slot.change, Replace):
+            action = replaced(action, slot.change)
+        record = self._workshop.execute(action, self._walk.launch, tuple(self._below), old)
+        self._walk.ran(slot, record)
+        self._append(record)
+        before, after = old.outcome, record.outcome
+        if (before.exit_code, before.signal) != (after.exit_code, after.signal):
+            self._tally.diverged.append(record.id)
+        if not after.ok and (before.ok or isinstance(slot.change, Replace)):
+            self._tally.failed.append(record.id)
+
+    def _insert_patch(self, slot: Slot) -> None:
+        assert isinstance(slot.change, Patch), slot
+        path = patch_path(slot.change)
+        action = Action(id=self._next_id(self._patches), kind="patch", patch_path=path)
+        self._patches += 1
+        self._put_patch(slot, action, path, slot.change.value, 1)
+        self._note(Step(action.id, "must_rerun", (Reason("changed", f"dat:{path}", note="patched"),)), self._tally.ran)
+
+    def _put_patch(self, slot: Slot, action: Action, path: str, value: bytes, revision: int) -> None:
+        check_patch(path, self._walk.tree)
+        layer = self._workshop.patch(path, value, self._walk.tree.get(path))
+        launch, now = self._walk.launch, time.time_ns()
+        record = Record(
+            record_id=NEW,
+            revision=revision,
+            action=action,
+            launch=launch,
+            handoff=launch,
+            outcome=Outcome(exit_code=0, signal=None, started_ns=now, ended_ns=now),
+            footprint=Footprint(
+                probed=frozenset((parent(path),)), wrote=frozenset((path,)), launch_env=launch.env, launch_cwd=launch.cwd
+            ),
+            layer=layer,
+        )
+        self._walk.ran(slot, record)
+        self._append(record)
+
+    def _append(self, record: Record) -> None:
+        self._records.append(record)
+        self._below.append(record.layer_id)
+
+    def _report(self, started: float, *, applied: bool) -> Report:
+        tally = self._tally
+        feared = {s.action for s in self._plan.steps if s.kind == "may_rerun"}
+        return Report(
+            plan=replace(self._plan, steps=tuple(tally.steps)),
+            applied=applied,
+            ran=tuple(tally.ran),
+            kept=tuple(tally.kept),
+            dropped=tuple(tally.dropped),
+            cut_off=tuple(a for a in tally.kept if a in feared),
+            diverged=tuple(tally.diverged),
+            failed=tuple(tally.failed),
+            head=self._plan.head,
+            seconds=time.monotonic() - started,
+        )
+
+
+def replaced(action: Action, change: Replace) -> Action:
+    """The action with another command; all else that was asked of it stays."""
+    if isinstance(change.action, str):
+        return replace(action, shell=change.action, argv=())
+    return replace(action, shell=None, argv=tuple(change.action))
+
+
+__all__ = ["Progress", "Replay", "Workshop", "replaced"]

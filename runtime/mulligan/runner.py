@@ -1,0 +1,120 @@
+"""Runner: one action from what is asked to a record, and the layers that a repair makes. The replay's workshop.
+
+Knows the sandbox and the pure folds. Gives records that no journal has yet. Must not know sessions, heads or locks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mulligan.model.action import LaunchContext
+from mulligan.model.fold import fold_footprint, handoff
+from mulligan.model.record import Record
+from mulligan.repair.rebase import rematerialise
+from mulligan.repair.replay import NEW
+from mulligan.sandbox.base import base_version
+from mulligan.sandbox.native import NativeSandbox
+from mulligan.sandbox.stack import Stack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from mulligan.model.action import Action
+    from mulligan.model.ids import LayerId
+    from mulligan.model.layer import Layer
+    from mulligan.model.tree import Node, Tree
+    from mulligan.sandbox.base import Base
+    from mulligan.sandbox.layer import LayerStore
+
+    Output = Callable[[bytes], None]
+
+
+class Runner:
+    """Runs the actions of one session over its base; holds nothing between two actions."""
+
+    def __init__(self, base: Base, layers: LayerStore) -> None:
+        self.base = base
+        self.layers = layers
+        self._sandbox = NativeSandbox(base, layers)
+
+    def stack(self, layers: Sequence[LayerId]) -> Stack:
+        """The state that these layers, bottom first, make over the base."""
+        return Stack(tuple(layers), self.base, self.layers)
+
+    def execute(
+        self,
+        action: Action,
+        launch: LaunchContext,
+        below: Sequence[LayerId],
+        replay_of: Record | None = None,
+        *,
+        on_stdout: Output | None = None,
+        on_stderr: Output | None = None,
+    ) -> Record:
+        """Run, seal and fold one action on the layers `below`; the caller appends the record.
+
+        With `replay_of` the layer is put into that record's slot of time. Raises HostError or TracerError when the action
+        could not be run or traced, InterruptedRunError: then nothing of it is left.
+        """
+        stack = self.stack(below)
+        with self.layers.begin() as opened:
+            trace = self._sandbox.run(action, launch, stack, opened, on_stdout=on_stdout, on_stderr=on_stderr)
+            layer = opened.seal(trace, stack, replay_of=replay_of)
+        footprint = fold_footprint(
+            trace.events,
+            layer.manifest,
+            LaunchContext({**launch.env, **action.env}, action.cwd or launch.cwd),
+            declared_reads=action.reads,
+            declared_writes=action.writes,
+            rootless=self.base.rootless,
+        )
+        left = handoff(trace.events) if action.shell is not None else None
+        return Record(
+            record_id=NEW,
+            revision=replay_of.revision + 1 if replay_of else 1,
+            action=action,
+            launch=launch,
+            handoff=handed_on(launch, action, left),
+            outcome=trace.outcome,
+            footprint=footprint,
+            layer=layer,
+        )
+
+    def rematerialise(self, layer: Layer, below: Tree, under: Sequence[LayerId]) -> Layer:
+        """The layer made again from its manifest for another state below it."""
+        return rematerialise(self.layers, layer, below, self.stack(under))
+
+    def patch(self, path: str, value: bytes, there: Node | None) -> Layer:
+        """A layer that sets the content of one file."""
+        return self.layers.patch_layer(path, value, there)
+
+    def content(self, layer: Layer, path: str) -> bytes:
+        """The bytes of a file that the layer holds."""
+        return self.layers.read(layer.id, path)
+
+    def seen(self, records: Iterable[Record]) -> dict[str, tuple[int, int, int]]:
+        """The versions of the base's files that the records relied on: those files are live on the host."""
+        out: dict[str, tuple[int, int, int]] = {}
+        for record in records:
+            for path in record.footprint.saw | record.footprint.stats:
+                if path not in out and (version := base_version(self.base, path)) is not None:
+                    out[path] = version
+        return out
+
+    def changed_since(self, versions: Iterable[tuple[str, tuple[int, int, int]]]) -> frozenset[str]:
+        """Those of these base files that the host has in another version now."""
+        return frozenset(path for path, version in versions if base_version(self.base, path) != tuple(version))
+
+
+def handed_on(launch: LaunchContext, action: Action, left: LaunchContext | None) -> LaunchContext:
+    """What the next action starts with: exports and cwd of shell text, without what was set for this action only."""
+    if left is None:
+        return launch
+    env = dict(left.env)
+    for name, value in action.env.items():
+        if env.get(name) == value:
+            del env[name]
+            if name in launch.env:
+                env[name] = launch.env[name]
+    cwd = launch.cwd if action.cwd is not None and left.cwd == action.cwd else left.cwd
+    return LaunchContext(env, cwd)
