@@ -7,20 +7,20 @@
 #include <stdint.h>
 
 struct intern_entry {
-        const char *bytes; /* NUL-terminated for the convenience of system calls; `len` counts without it */
-        uint32_t len;
-        uint32_t hash;
+	const char *bytes; /* NUL-terminated for the convenience of system calls; `len` counts without it */
+	uint32_t len;
+	uint32_t hash;
 };
 
 struct intern {
-        struct intern_entry *entries;
-        uint32_t count, capacity;
-        uint32_t *slots; /* open addressing; id + 1, 0 is empty */
-        uint32_t slot_mask;
-        char *chunk; /* the arena's current chunk */
-        size_t chunk_used, chunk_size;
-        char **chunks;
-        size_t chunk_count;
+	struct intern_entry *entries;
+	uint32_t count, capacity;
+	uint32_t *slots; /* open addressing; id + 1, 0 is empty */
+	uint32_t slot_mask;
+	char *chunk; /* the arena's current chunk */
+	size_t chunk_used, chunk_size;
+	char **chunks;
+	size_t chunk_count;
 };
 
 int intern_init(struct intern *table);
@@ -32,10 +32,10 @@ uint32_t intern_id(struct intern *table, const char *bytes, size_t len);
 
 static inline const char *intern_bytes(const struct intern *table, uint32_t id)
 {
-        return table->entries[id].bytes;
+	return table->entries[id].bytes;
 }
 
 static inline uint32_t intern_len(const struct intern *table, uint32_t id)
 {
-        return table->entries[id].len;
+	return table->entries[id].len;
 }

@@ -10,9 +10,9 @@
 enum { MSGPACK_ARRAY32 = 0xdd };
 
 struct msgpack {
-        unsigned char *bytes;
-        size_t len, capacity;
-        bool failed;
+	unsigned char *bytes;
+	size_t len, capacity;
+	bool failed;
 };
 
 /* Empties the buffer and leaves `reserve` bytes at its front for the caller to fill. */

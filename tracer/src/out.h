@@ -38,23 +38,23 @@ void out_hardlink(struct out *out, uint32_t source, uint32_t target);
 void out_meta(struct out *out, uint32_t path, unsigned what);
 
 struct out_exec {
-        int tid;
-        uint32_t path, cwd;
-        const char *argv; /* NUL-joined */
-        size_t argv_len;
-        const char *env;
-        size_t env_len;
-        int error; /* positive errno, 0 when it ran */
+	int tid;
+	uint32_t path, cwd;
+	const char *argv; /* NUL-joined */
+	size_t argv_len;
+	const char *env;
+	size_t env_len;
+	int error; /* positive errno, 0 when it ran */
 };
 void out_exec(struct out *out, const struct out_exec *exec);
 
 struct out_connect {
-        unsigned op; /* 0 connect, 1 bind, 2 send */
-        const char *family;
-        const char *address;
-        size_t address_len;
-        unsigned port;
-        int error;
+	unsigned op; /* 0 connect, 1 bind, 2 send */
+	const char *family;
+	const char *address;
+	size_t address_len;
+	unsigned port;
+	int error;
 };
 /* A repeated one is left out. */
 void out_connect(struct out *out, const struct out_connect *connect);
@@ -64,27 +64,27 @@ void out_killed(struct out *out, int pid, const char *name, size_t len);
 void out_incomplete(struct out *out, const char *reason, const char *detail, size_t len);
 
 struct out_xattr {
-        const char *name;
-        size_t name_len;
-        const char *value;
-        size_t value_len;
+	const char *name;
+	size_t name_len;
+	const char *value;
+	size_t value_len;
 };
 
 struct out_entry {
-        const char *path; /* absolute, as inside */
-        size_t path_len;
-        const char *kind; /* "file" "dir" "link" "fifo" "sock" "char" "block" "whiteout" */
-        uint32_t mode;    /* permission bits */
-        uint32_t uid, gid; /* as inside */
-        uint64_t size;
-        int64_t mtime_ns;
-        uint64_t nlink, ino;
-        const char *target; /* of a symlink; NULL for none */
-        size_t target_len;
-        uint64_t rdev;
-        bool opaque;
-        const struct out_xattr *xattrs;
-        size_t xattr_count;
+	const char *path; /* absolute, as inside */
+	size_t path_len;
+	const char *kind; /* "file" "dir" "link" "fifo" "sock" "char" "block" "whiteout" */
+	uint32_t mode;    /* permission bits */
+	uint32_t uid, gid; /* as inside */
+	uint64_t size;
+	int64_t mtime_ns;
+	uint64_t nlink, ino;
+	const char *target; /* of a symlink; NULL for none */
+	size_t target_len;
+	uint64_t rdev;
+	bool opaque;
+	const struct out_xattr *xattrs;
+	size_t xattr_count;
 };
 void out_entry(struct out *out, const struct out_entry *entry);
 

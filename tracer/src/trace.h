@@ -9,14 +9,14 @@ struct launched; /* launch.h */
 struct out;
 
 struct trace_result {
-        int error;          /* 0, or -errno: tracing failed and the action has no outcome */
-        const char *where;  /* the operation that failed */
-        bool finished;      /* the guest's main process ended and `status` is its wait status */
-        int status;
-        struct rusage usage; /* of the guest's main process and what it waited for */
-        uint64_t seccomp_stops, exit_stops, other_stops;
-        bool init_ended;    /* init was reaped here; `init_status` is its wait status */
-        int init_status;
+	int error;          /* 0, or -errno: tracing failed and the action has no outcome */
+	const char *where;  /* the operation that failed */
+	bool finished;      /* the guest's main process ended and `status` is its wait status */
+	int status;
+	struct rusage usage; /* of the guest's main process and what it waited for */
+	uint64_t seccomp_stops, exit_stops, other_stops;
+	bool init_ended;    /* init was reaped here; `init_status` is its wait status */
+	int init_status;
 };
 
 /* Runs the launched guest to its end. Returns result->error. Writes no END: the caller adds entries first. */

@@ -1,0 +1,177 @@
+/* The index of calls, the dispatch to decoders, and what they share. */
+#include "decode.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+
+static const struct call_row call_index[] = {
+#include "call_index_generated.h"
+};
+
+struct decoder_halves {
+	enum after (*enter)(struct tracer *t, struct task *task);
+	void (*leave)(struct tracer *t, struct task *task, int64_t result);
+	bool lasts; /* it may change the tree */
+};
+
+static enum after unmodelled_enter(struct tracer *t, struct task *task)
+{
+	incomplete(t, "unmodelled", task->pending.row->name);
+	return AFTER_CONTINUE;
+}
+
+static enum after credentials_enter(struct tracer *t, struct task *task)
+{
+	(void)t;
+	(void)task;
+	return AFTER_WANTS_EXIT;
+}
+
+static const struct decoder_halves decoders[DECODER_COUNT] = {
+	[DECODE_LOOK] = { look_enter, NULL, false },
+	[DECODE_LOOK_FD] = { look_fd_enter, NULL, false },
+	[DECODE_LIST] = { list_enter, NULL, false },
+	[DECODE_OPEN] = { open_enter, open_leave, true },
+	[DECODE_OPENAT2] = { openat2_enter, open_leave, true },
+	[DECODE_MAKE] = { make_enter, make_leave, true },
+	[DECODE_REMOVE] = { remove_enter, remove_leave, true },
+	[DECODE_RENAME] = { rename_enter, rename_leave, true },
+	[DECODE_LINK] = { link_enter, link_leave, true },
+	[DECODE_TRUNCATE] = { truncate_enter, truncate_leave, true },
+	[DECODE_ATTR] = { attr_enter, attr_leave, true },
+	[DECODE_ATTR_FD] = { attr_fd_enter, attr_fd_leave, true },
+	[DECODE_UNMODELLED] = { unmodelled_enter, NULL, false },
+	[DECODE_EXEC] = { exec_enter, exec_leave, false },
+	[DECODE_CONNECT] = { connect_enter, connect_leave, false },
+	[DECODE_BIND] = { bind_enter, bind_leave, true },
+	[DECODE_SENDTO] = { sendto_enter, NULL, false },
+	[DECODE_SENDMSG] = { sendmsg_enter, NULL, false },
+	[DECODE_SENDMMSG] = { sendmmsg_enter, NULL, false },
+	[DECODE_CREDENTIALS] = { credentials_enter, credentials_leave, false },
+};
+
+const struct call_row *call_find(uint64_t number)
+{
+	if (number >= sizeof call_index / sizeof call_index[0] || call_index[number].name == NULL)
+		return NULL;
+	return &call_index[number];
+}
+
+void incomplete(struct tracer *t, const char *reason, const char *detail)
+{
+	out_incomplete(t->out, reason, detail, strlen(detail));
+}
+
+enum after decode_enter(struct tracer *t, struct task *task)
+{
+	const struct decoder_halves *decoder = &decoders[task->pending.row->decoder];
+
+	if (decoder->enter == NULL)
+		return AFTER_CONTINUE;
+	return decoder->enter(t, task);
+}
+
+void decode_leave(struct tracer *t, struct task *task, int64_t result)
+{
+	if (decoders[task->pending.row->decoder].leave != NULL)
+		decoders[task->pending.row->decoder].leave(t, task, result);
+}
+
+void decode_lost(struct tracer *t, struct task *task)
+{
+	enum decoder decoder = task->pending.row->decoder;
+	bool opens = decoder == DECODE_OPEN || decoder == DECODE_OPENAT2;
+
+	/* An open that only reads was not read from any more. */
+	if (decoders[decoder].lasts && (!opens || task->pending.walked))
+		incomplete(t, "lost_task", task->pending.row->name);
+}
+
+struct found argument_walk(struct tracer *t, struct task *task, int8_t dirfd, int8_t path)
+{
+	char name[PATH_MAX];
+	const struct pending *call = &task->pending;
+	uint64_t flags = call->row->flags < 0 ? 0 : call->flags;
+	bool follow = !call->row->nofollow;
+	ssize_t len;
+
+	if (flags & AT_SYMLINK_NOFOLLOW)
+		follow = false;
+	if (flags & AT_SYMLINK_FOLLOW)
+		follow = true;
+	/* futimens and, since 6.11, fstatat pass no string for "the descriptor itself". */
+	if (call->args[path] == 0 && dirfd >= 0)
+		len = call->row->param == META_TIMES || (flags & AT_EMPTY_PATH) ? 0 : -EFAULT;
+	else
+		len = guest_path(t, task, call->args[path], name);
+	if (len == 0 && dirfd >= 0 &&
+	    ((flags & AT_EMPTY_PATH) || call->args[path] == 0 || call->row->param == EV_LINK))
+		return walk_fd(t, task, dirfd_argument(dirfd, call));
+	if (len <= 0)
+		return (struct found){ .what = FOUND_NOTHING };
+	struct walk_from from = { .dirfd = dirfd_argument(dirfd, call), .follow = follow };
+	return walk_at(t, task, from, name, (size_t)len);
+}
+
+/* Shells compare $PWD with "." by inode only; the reader of events may treat such a stat as a probe. */
+static bool is_own_cwd(struct tracer *t, struct task *task, struct found found)
+{
+	char first[2] = "";
+
+	if (found.type != S_IFDIR || task->pending.row->path < 0)
+		return false;
+	if (guest_read(t, task, task->pending.args[task->pending.row->path], first, 2) < 2)
+		return false;
+	if (first[0] != '/' && memcmp(first, ".", 2) != 0)
+		return false;
+	struct found cwd = walk_fd_name(t, task, AT_FDCWD);
+	return cwd.what == FOUND_OBJECT && cwd.path == found.path;
+}
+
+static void report_look(struct tracer *t, struct task *task, struct found found)
+{
+	unsigned kind = task->pending.row->param;
+
+	if (found.what != FOUND_OBJECT)
+		return;
+	if (kind == EV_STAT)
+		out_saw_stat(t->out, found.path, is_own_cwd(t, task, found));
+	else if (kind == EV_LINK && found.type != S_IFLNK)
+		out_saw(t->out, EV_PROBE, found.path);
+	else
+		out_saw(t->out, kind, found.path);
+}
+
+enum after look_enter(struct tracer *t, struct task *task)
+{
+	report_look(t, task, argument_walk(t, task, task->pending.row->dirfd, task->pending.row->path));
+	return AFTER_CONTINUE;
+}
+
+enum after look_fd_enter(struct tracer *t, struct task *task)
+{
+	struct found found = walk_fd_name(t, task, (int)(uint32_t)task->pending.args[task->pending.row->path]);
+
+	if (found.what == FOUND_OBJECT)
+		out_saw(t->out, task->pending.row->param, found.path);
+	return AFTER_CONTINUE;
+}
+
+enum after list_enter(struct tracer *t, struct task *task)
+{
+	int fd = (int)(uint32_t)task->pending.args[task->pending.row->path];
+	struct found found = walk_fd_name(t, task, fd);
+
+	if (found.what == FOUND_OBJECT && !out_was_seen(t->out, EV_LIST, found.path) &&
+	    walk_fd_type(t, task, fd) == S_IFDIR)
+		out_saw(t->out, EV_LIST, found.path);
+	return AFTER_CONTINUE;
+}
+
+void credentials_leave(struct tracer *t, struct task *task, int64_t result)
+{
+	if (result >= 0)
+		out_credentials(t->out, task->tid);
+}

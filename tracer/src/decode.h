@@ -1,0 +1,122 @@
+/* From system calls to facts: what the trace loop, the decoders and the walk share.
+ *
+ * A decoder has two halves. `enter` runs at the seccomp stop, when nothing has happened yet: it reads the arguments,
+ * walks the names and reports observations. `leave` runs at the exit stop with the result: it reports what was done,
+ * and what a successful open really opened. A call that the kernel restarts enters again; observations may repeat. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "out.h"
+#include "syscalls_generated.h"
+#include "task.h"
+
+struct call_row {
+	const char *name; /* NULL: no such call */
+	enum decoder decoder;
+	bool needs_exit, nofollow;
+	int8_t dirfd, path, flags, dirfd2, path2; /* argument numbers, -1: none */
+	uint8_t param;                            /* an event kind, or a bit of META */
+};
+
+/* NULL for a number that the table does not know. */
+const struct call_row *call_find(uint64_t number);
+
+/* What the walk remembers by the id of a lexical path. */
+struct memo {
+	uint32_t folder_generation; /* a physical path known to be a folder then */
+	uint32_t generation[2];     /* by `follow`: the answer below was found then */
+	struct found answer[2];
+};
+
+struct tracer {
+	struct out *out;
+	int proc_fd; /* the host's /proc; T itself stands in the guest's root */
+	struct tasks tasks;
+	struct memo *memos;
+	uint32_t memo_capacity;
+	uint32_t generation; /* of names; starts at 1 */
+};
+
+enum after { AFTER_CONTINUE, AFTER_WANTS_EXIT };
+
+enum after decode_enter(struct tracer *t, struct task *task);
+void decode_leave(struct tracer *t, struct task *task, int64_t result);
+/* The task died inside the call: what it did is unknown. */
+void decode_lost(struct tracer *t, struct task *task);
+/* PTRACE_EVENT_EXEC: the program runs. */
+void decode_exec_done(struct tracer *t, struct task *task);
+void exec_call_free(struct exec_call *exec);
+
+/* A name-changing call succeeded: forget what walks found. */
+void names_changed(struct tracer *t);
+void incomplete(struct tracer *t, const char *reason, const char *detail);
+
+/* walk.c */
+struct walk_from {
+	int dirfd;        /* AT_FDCWD: the working directory */
+	bool follow;      /* a symlink in the last place is followed */
+	bool in_root;     /* openat2's RESOLVE_IN_ROOT */
+};
+/* Where `path` leads `task`; reports LINK, MISSED and, for what is no folder or can't be searched, PROBE. */
+struct found walk_at(struct tracer *t, struct task *task, struct walk_from from, const char *path, size_t len);
+/* The object of a descriptor (AT_FDCWD: the working directory). Reports nothing. */
+struct found walk_fd(struct tracer *t, struct task *task, int fd);
+/* The same without asking for its type: `type` is 0. */
+struct found walk_fd_name(struct tracer *t, struct task *task, int fd);
+mode_t walk_fd_type(struct tracer *t, struct task *task, int fd);
+void walk_free(struct tracer *t);
+
+/* args.c */
+/* Bytes of the guest's memory; how many could be read (fewer at an unmapped page), or -errno. */
+ssize_t guest_read(struct tracer *t, const struct task *task, uint64_t address, void *into, size_t len);
+/* A path: its length, -ENAMETOOLONG without a NUL in PATH_MAX bytes, -EFAULT as the kernel will say, too.
+ * `buffer` has room for PATH_MAX bytes. */
+ssize_t guest_path(struct tracer *t, const struct task *task, uint64_t address, char *buffer);
+/* readlink of /proc/TID/NAME on the host, NUL-terminated: the length or -errno. */
+ssize_t proc_readlink(struct tracer *t, const struct task *task, const char *name, char *buffer, size_t size);
+
+static inline int dirfd_argument(int8_t which, const struct pending *call)
+{
+	/* The kernel looks at 32 bits only: 0xffffff9c is AT_FDCWD as well. */
+	return which < 0 ? -100 : (int)(uint32_t)call->args[which];
+}
+
+/* The path argument `which` walked, with the flags AT_SYMLINK_(NO)FOLLOW and AT_EMPTY_PATH of the row's flags
+ * argument; FOUND_NOTHING also when it can't be read. */
+struct found argument_walk(struct tracer *t, struct task *task, int8_t dirfd, int8_t path);
+
+/* Decoders. */
+enum after look_enter(struct tracer *t, struct task *task);
+enum after look_fd_enter(struct tracer *t, struct task *task);
+enum after list_enter(struct tracer *t, struct task *task);
+enum after open_enter(struct tracer *t, struct task *task);
+enum after openat2_enter(struct tracer *t, struct task *task);
+void open_leave(struct tracer *t, struct task *task, int64_t result);
+enum after make_enter(struct tracer *t, struct task *task);
+void make_leave(struct tracer *t, struct task *task, int64_t result);
+enum after remove_enter(struct tracer *t, struct task *task);
+void remove_leave(struct tracer *t, struct task *task, int64_t result);
+enum after rename_enter(struct tracer *t, struct task *task);
+void rename_leave(struct tracer *t, struct task *task, int64_t result);
+enum after link_enter(struct tracer *t, struct task *task);
+void link_leave(struct tracer *t, struct task *task, int64_t result);
+enum after truncate_enter(struct tracer *t, struct task *task);
+void truncate_leave(struct tracer *t, struct task *task, int64_t result);
+enum after attr_enter(struct tracer *t, struct task *task);
+void attr_leave(struct tracer *t, struct task *task, int64_t result);
+enum after attr_fd_enter(struct tracer *t, struct task *task);
+void attr_fd_leave(struct tracer *t, struct task *task, int64_t result);
+enum after exec_enter(struct tracer *t, struct task *task);
+void exec_leave(struct tracer *t, struct task *task, int64_t result);
+enum after connect_enter(struct tracer *t, struct task *task);
+void connect_leave(struct tracer *t, struct task *task, int64_t result);
+enum after bind_enter(struct tracer *t, struct task *task);
+void bind_leave(struct tracer *t, struct task *task, int64_t result);
+enum after sendto_enter(struct tracer *t, struct task *task);
+enum after sendmsg_enter(struct tracer *t, struct task *task);
+enum after sendmmsg_enter(struct tracer *t, struct task *task);
+void credentials_leave(struct tracer *t, struct task *task, int64_t result);

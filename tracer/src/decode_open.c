@@ -1,0 +1,148 @@
+/* open, openat, creat, openat2.
+ *
+ * An open that may create or write is walked before it happens, to know what was there. A plain one is not: when it
+ * succeeds, /proc says what was really opened, which settles races of the arguments with other threads, and when that
+ * is just what the caller wrote, no symlink was passed and no walk is needed at all. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <string.h>
+
+#include "decode.h"
+
+static struct walk_from open_from(const struct pending *call)
+{
+	bool exclusive = (call->flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
+
+	return (struct walk_from){
+		.dirfd = dirfd_argument(call->row->dirfd, call),
+		.follow = !(call->flags & O_NOFOLLOW) && !exclusive,
+		.in_root = call->row->decoder == DECODE_OPENAT2 && (call->args[4] & RESOLVE_IN_ROOT),
+	};
+}
+
+static bool may_write(const struct pending *call)
+{
+	if (call->flags & O_PATH)
+		return false;
+	return (call->flags & O_ACCMODE) != O_RDONLY || (call->flags & (O_CREAT | O_TRUNC));
+}
+
+static enum after enter(struct tracer *t, struct task *task)
+{
+	struct pending *call = &task->pending;
+	char path[PATH_MAX];
+	ssize_t len = guest_path(t, task, call->args[call->row->path], path);
+
+	if (len <= 0)
+		return AFTER_CONTINUE; /* EFAULT, ENAMETOOLONG or ENOENT, whatever is in the tree */
+	if ((call->flags & O_TMPFILE) == O_TMPFILE) {
+		struct found folder = walk_at(t, task, open_from(call), path, (size_t)len);
+		if (folder.what == FOUND_OBJECT)
+			out_saw(t->out, EV_PROBE, folder.path);
+		return AFTER_CONTINUE; /* a file without a name, until linkat gives it one */
+	}
+	call->given = out_path(t->out, path, (size_t)len);
+	if (may_write(call)) {
+		call->first = walk_at(t, task, open_from(call), path, (size_t)len);
+		call->walked = true;
+		if (call->first.what == FOUND_OBJECT)
+			out_saw(t->out, EV_PROBE, call->first.path);
+	}
+	return AFTER_WANTS_EXIT;
+}
+
+enum after open_enter(struct tracer *t, struct task *task)
+{
+	struct pending *call = &task->pending;
+
+	if (call->row->flags < 0)
+		call->flags = O_CREAT | O_WRONLY | O_TRUNC; /* creat */
+	return enter(t, task);
+}
+
+enum after openat2_enter(struct tracer *t, struct task *task)
+{
+	struct pending *call = &task->pending;
+	struct open_how how = { 0 };
+	size_t size = call->args[3] < sizeof how ? call->args[3] : sizeof how;
+
+	if (guest_read(t, task, call->args[2], &how, size) != (ssize_t)size)
+		return AFTER_CONTINUE;
+	call->flags = how.flags;
+	call->args[4] = how.resolve; /* openat2 has four arguments */
+	return enter(t, task);
+}
+
+static void report_failed(struct tracer *t, struct task *task)
+{
+	struct pending *call = &task->pending;
+	const struct intern *paths = out_paths(t->out);
+
+	if (call->walked)
+		return;
+	struct found found = walk_at(t, task, open_from(call), intern_bytes(paths, call->given),
+				     intern_len(paths, call->given));
+	if (found.what == FOUND_OBJECT)
+		out_saw(t->out, EV_PROBE, found.path);
+}
+
+/* The symlinks passed on the way to what was opened. */
+static void report_way(struct tracer *t, struct task *task, struct found opened)
+{
+	struct pending *call = &task->pending;
+	const struct intern *paths = out_paths(t->out);
+
+	if (call->walked || (call->given == opened.path && !open_from(call).in_root))
+		return;
+	(void)walk_at(t, task, open_from(call), intern_bytes(paths, call->given), intern_len(paths, call->given));
+}
+
+static void report_file(struct tracer *t, const struct pending *call, struct found opened)
+{
+	bool writes = (call->flags & O_ACCMODE) != O_RDONLY || (call->flags & O_TRUNC);
+
+	if (call->walked && call->first.what == FOUND_ABSENT && (call->flags & O_CREAT)) {
+		names_changed(t);
+		out_did(t->out, EV_CREATE, opened.path);
+		return;
+	}
+	if (writes)
+		out_saw(t->out, EV_PROBE, opened.path);
+	if (!(call->flags & O_TRUNC))
+		out_saw(t->out, EV_READ, opened.path);
+	if (writes)
+		out_write(t->out, opened.path, (call->flags & O_TRUNC) != 0);
+}
+
+void open_leave(struct tracer *t, struct task *task, int64_t result)
+{
+	struct pending *call = &task->pending;
+
+	if (result < 0) {
+		report_failed(t, task);
+		return;
+	}
+	int fd = (int)result;
+	struct found opened = walk_fd_name(t, task, fd);
+	if (opened.what != FOUND_OBJECT) {
+		if (call->walked && call->first.what == FOUND_ABSENT && (call->flags & O_CREAT)) {
+			/* Made, and removed by somebody else before this stop. */
+			names_changed(t);
+			out_did(t->out, EV_CREATE, call->first.path);
+		} else
+			report_failed(t, task); /* a pipe by /dev/fd/63: the way to it counts */
+		return;
+	}
+	report_way(t, task, opened);
+	if (!call->walked && !(call->flags & O_PATH) && out_was_seen(t->out, EV_READ, opened.path))
+		return;
+	opened.type = call->walked && call->first.what == FOUND_OBJECT && call->first.path == opened.path
+			      ? call->first.type
+			      : walk_fd_type(t, task, fd);
+	if (opened.type == S_IFREG && !(call->flags & O_PATH))
+		report_file(t, call, opened);
+	else
+		out_saw(t->out, EV_PROBE, opened.path);
+}

@@ -1,0 +1,61 @@
+/* The tasks of the traced tree, by thread id, each with the call it is in.
+ *
+ * Knows ids and what a pending call needs to remember. Knows nothing of ptrace. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct call_row;
+struct exec_call;
+
+/* What a name led to. */
+enum found_what {
+	FOUND_NOTHING, /* the lookup failed before its last component, or could not be made */
+	FOUND_ABSENT,  /* only the last component is missing: `path` is where it would be */
+	FOUND_OBJECT,  /* `path` and `type` */
+	FOUND_NAMELESS /* an object without a name in the tree: pipe, socket, memfd, deleted file */
+};
+
+struct found {
+	enum found_what what;
+	mode_t type; /* S_IFMT bits of an object */
+	uint32_t path;
+};
+
+/* A call between its entry and its exit. */
+struct pending {
+	const struct call_row *row; /* NULL: none */
+	uint64_t args[6];
+	uint64_t flags;
+	bool walked;
+	struct found first, second;
+	uint32_t given; /* the path as the caller wrote it, interned, where a decoder puts the walk off */
+	struct exec_call *exec; /* owned */
+};
+
+struct task {
+	pid_t tid;
+	pid_t ns_tid, ns_tgid; /* as inside; 0: not looked up yet */
+	struct pending pending;
+	bool survivor; /* outlived the main process */
+	pid_t tgid;    /* of a survivor */
+	char name[17]; /* of a survivor */
+};
+
+struct tasks {
+	struct task **slots; /* open addressing by tid */
+	uint32_t mask, used; /* `used` counts tombstones */
+	uint32_t count;
+};
+
+int tasks_init(struct tasks *tasks);
+void tasks_free(struct tasks *tasks);
+struct task *tasks_find(const struct tasks *tasks, pid_t tid);
+/* Finds or adds. */
+struct task *tasks_get(struct tasks *tasks, pid_t tid);
+void tasks_remove(struct tasks *tasks, pid_t tid);
+/* exec from a thread that was not the leader: `from` goes on under the id `to`, whose own task is gone. */
+struct task *tasks_rename(struct tasks *tasks, pid_t from, pid_t to);
+void task_drop_pending(struct task *task);

@@ -1,0 +1,406 @@
+/* The physical walk: which object a name leads to, and what was looked at on the way.
+ *
+ * T stands in the guest's root (chroot), so the kernel resolves nothing outside of it, and takes one component at a
+ * time because a single lookup would not say which symlinks it passed nor which component is missing. `..` is
+ * physical: `at` never holds a symlink, so cutting its last component is right.
+ *
+ * Two things are remembered, both good for one generation of names only: physical folders, which are then passed
+ * without a system call, and answers by lexical path. What lies under /proc is never remembered: it changes unseen.
+ * /proc/self is the *guest's*, and to T, outside its pid namespace, it does not exist: it is filled in by hand. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cleanup.h"
+#include "decode.h"
+
+enum {
+	MOST_LINKS = 40, /* path_resolution(7) */
+	ROOM = PATH_MAX * 3,
+	SLACK = 24, /* a decimal id appended to a folder */
+};
+
+struct walk {
+	struct tracer *t;
+	struct task *task;
+	bool follow;
+	char at[ROOM]; /* physical, without a slash at its end: "" is the root */
+	size_t at_len;
+	size_t root_len; /* `..` goes no higher */
+	char rest[ROOM];
+	size_t rest_at, rest_len;
+	int links;
+	bool fleeting; /* passed something that changes unseen */
+};
+
+static struct found nothing(void)
+{
+	return (struct found){ .what = FOUND_NOTHING };
+}
+
+void names_changed(struct tracer *t)
+{
+	t->generation++;
+}
+
+void walk_free(struct tracer *t)
+{
+	free(t->memos);
+	t->memos = NULL;
+}
+
+static struct memo *memo(struct tracer *t, uint32_t id)
+{
+	if (id >= t->memo_capacity) {
+		uint32_t capacity = t->memo_capacity ? t->memo_capacity : 1024;
+		while (capacity <= id)
+			capacity *= 2;
+		struct memo *grown = realloc(t->memos, capacity * sizeof *grown);
+		if (grown == NULL)
+			abort();
+		memset(grown + t->memo_capacity, 0, (capacity - t->memo_capacity) * sizeof *grown);
+		t->memos = grown;
+		t->memo_capacity = capacity;
+	}
+	return &t->memos[id];
+}
+
+static bool in_proc(const char *path, size_t len)
+{
+	return len >= 5 && memcmp(path, "/proc", 5) == 0 && (len == 5 || path[5] == '/');
+}
+
+static uint32_t path_id(struct tracer *t, const char *path, size_t len)
+{
+	return len == 0 ? out_path(t->out, "/", 1) : out_path(t->out, path, len);
+}
+
+/* The ids of the task as it sees itself: the last column of NStgid and NSpid (proc_pid_status(5)). */
+static bool own_ids(struct tracer *t, struct task *task)
+{
+	char name[32], text[4096];
+
+	if (task->ns_tgid != 0)
+		return true;
+	snprintf(name, sizeof name, "%d/status", task->tid);
+	cleanup_fd int fd = openat(t->proc_fd, name, O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	if (len <= 0)
+		return false;
+	text[len] = '\0';
+	const char *keys[2] = { "\nNStgid:", "\nNSpid:" };
+	pid_t ids[2] = { 0, 0 };
+	for (int i = 0; i < 2; i++) {
+		char *line = strstr(text, keys[i]);
+		if (line == NULL)
+			return false;
+		for (char *next = strchr(line + 1, ':') + 1; *next == '\t' || *next == ' ';)
+			ids[i] = (pid_t)strtol(next, &next, 10);
+	}
+	task->ns_tgid = ids[0];
+	task->ns_tid = ids[1];
+	return ids[0] > 0 && ids[1] > 0;
+}
+
+static void walk_error(struct walk *w, int error)
+{
+	char text[16];
+	snprintf(text, sizeof text, "%d", error);
+	incomplete(w->t, "walk_failed", text);
+}
+
+static void saw(struct walk *w, unsigned kind, size_t len)
+{
+	out_saw(w->t->out, kind, path_id(w->t, w->at, len));
+}
+
+/* Puts the target of a symlink before what is left. False: longer than any path. */
+static bool prepend(struct walk *w, const char *target, size_t len)
+{
+	size_t left = w->rest_len - w->rest_at;
+
+	if (len + 1 + left >= ROOM)
+		return false;
+	memmove(w->rest + len + 1, w->rest + w->rest_at, left);
+	memcpy(w->rest, target, len);
+	w->rest[len] = '/';
+	w->rest_at = 0;
+	w->rest_len = len + (left > 0 ? 1 + left : 0);
+	if (target[0] == '/')
+		w->at_len = w->root_len;
+	return true;
+}
+
+/* /proc/self and /proc/thread-self, replaced by the folder they stand for. */
+static bool is_own_proc(const struct walk *w, size_t parent)
+{
+	const char *name = w->at + parent + 1;
+	size_t len = w->at_len - parent - 1;
+
+	return parent == 5 && memcmp(w->at, "/proc", 5) == 0 &&
+	       ((len == 4 && memcmp(name, "self", 4) == 0) || (len == 11 && memcmp(name, "thread-self", 11) == 0));
+}
+
+static bool enter_own_proc(struct walk *w)
+{
+	bool thread = w->at[6] == 't';
+
+	w->fleeting = true;
+	if (!own_ids(w->t, w->task))
+		return false;
+	int len = thread ? snprintf(w->at, ROOM, "/proc/%d/task/%d", w->task->ns_tgid, w->task->ns_tid)
+			 : snprintf(w->at, ROOM, "/proc/%d", w->task->ns_tgid);
+	w->at_len = (size_t)len;
+	return true;
+}
+
+/* A link whose text is no path but what d_path() makes of an object: /proc/PID/{fd/N,cwd,root,exe}. */
+static struct found follow_magic(struct walk *w, const char *target, size_t len, bool *on)
+{
+	struct stat object, named;
+
+	*on = false;
+	if (stat(w->at, &object) < 0)
+		return nothing();
+	if (target[0] != '/' || len >= ROOM - PATH_MAX)
+		return (struct found){ .what = FOUND_NAMELESS, .type = object.st_mode & S_IFMT };
+	if (lstat(target, &named) < 0 || named.st_ino != object.st_ino || named.st_dev != object.st_dev)
+		return (struct found){ .what = FOUND_NAMELESS, .type = object.st_mode & S_IFMT };
+	memcpy(w->at, target, len + 1);
+	w->at_len = len == 1 ? 0 : len;
+	*on = S_ISDIR(object.st_mode);
+	return (struct found){ FOUND_OBJECT, object.st_mode & S_IFMT, path_id(w->t, w->at, w->at_len) };
+}
+
+enum step { STEP_ON, STEP_DONE };
+
+/* `at` is a symlink that is to be followed; its parent ends at `parent`. */
+static enum step follow_link(struct walk *w, size_t parent, bool last, struct found *found)
+{
+	char target[PATH_MAX];
+
+	*found = nothing();
+	if (++w->links > MOST_LINKS)
+		return STEP_DONE;
+	saw(w, EV_LINK, w->at_len);
+	ssize_t len = readlink(w->at, target, sizeof target - 1);
+	if (len <= 0)
+		return STEP_DONE;
+	target[len] = '\0';
+	if (in_proc(w->at, w->at_len) && parent > 5) {
+		bool on;
+		w->fleeting = true;
+		*found = follow_magic(w, target, (size_t)len, &on);
+		if (!last && !on && found->what == FOUND_OBJECT)
+			saw(w, EV_PROBE, w->at_len);
+		if (!last && !on)
+			*found = nothing();
+		return on ? STEP_ON : STEP_DONE;
+	}
+	w->at_len = parent;
+	if (prepend(w, target, (size_t)len))
+		return STEP_ON;
+	walk_error(w, ENAMETOOLONG);
+	return STEP_DONE;
+}
+
+/* `at` could not be looked up. */
+static struct found missed(struct walk *w, int error, size_t parent, bool last)
+{
+	switch (error) {
+	case ENOENT:
+		saw(w, EV_MISSED, w->at_len);
+		return last ? (struct found){ FOUND_ABSENT, 0, path_id(w->t, w->at, w->at_len) } : nothing();
+	case ENOTDIR: /* a descriptor of a file as the base */
+	case EACCES:  /* nor may the guest, which has no more rights than T */
+		saw(w, EV_PROBE, parent);
+		return nothing();
+	case ENAMETOOLONG:
+		if (w->at_len - parent - 1 > NAME_MAX) {
+			saw(w, EV_PROBE, parent);
+			return nothing();
+		}
+		break;
+	default:
+		break;
+	}
+	walk_error(w, error);
+	return nothing();
+}
+
+/* One component. `found` is set with STEP_DONE. */
+static enum step step(struct walk *w, struct found *found)
+{
+	while (w->rest_at < w->rest_len && w->rest[w->rest_at] == '/')
+		w->rest_at++;
+	*found = (struct found){ FOUND_OBJECT, S_IFDIR, 0 };
+	if (w->rest_at == w->rest_len) {
+		found->path = path_id(w->t, w->at, w->at_len);
+		return STEP_DONE;
+	}
+	const char *name = w->rest + w->rest_at;
+	size_t name_len = 0, parent = w->at_len;
+	while (w->rest_at < w->rest_len && w->rest[w->rest_at] != '/')
+		w->rest_at++, name_len++;
+	bool folder = w->rest_at < w->rest_len, last = true; /* a slash follows: it must be a folder */
+	for (size_t i = w->rest_at; i < w->rest_len && last; i++)
+		last = w->rest[i] == '/';
+
+	if (name_len == 1 && name[0] == '.')
+		return STEP_ON;
+	if (name_len == 2 && name[0] == '.' && name[1] == '.') {
+		while (w->at_len > w->root_len && w->at[--w->at_len] != '/')
+			;
+		return STEP_ON;
+	}
+	if (w->at_len + 1 + name_len + SLACK >= ROOM) {
+		walk_error(w, ENAMETOOLONG);
+		*found = nothing();
+		return STEP_DONE;
+	}
+	w->at[w->at_len++] = '/';
+	memcpy(w->at + w->at_len, name, name_len);
+	w->at_len += name_len;
+	w->at[w->at_len] = '\0';
+
+	uint32_t id = out_path(w->t->out, w->at, w->at_len);
+	if (memo(w->t, id)->folder_generation == w->t->generation)
+		return STEP_ON;
+	bool through = !last || folder || w->follow;
+	if (is_own_proc(w, parent)) {
+		if (!through)
+			*found = (struct found){ FOUND_OBJECT, S_IFLNK, id };
+		else if (enter_own_proc(w))
+			return STEP_ON;
+		else
+			*found = nothing();
+		return STEP_DONE;
+	}
+	struct stat st;
+	if (lstat(w->at, &st) < 0) {
+		*found = missed(w, errno, parent, last);
+		return STEP_DONE;
+	}
+	if (S_ISLNK(st.st_mode) && through)
+		return follow_link(w, parent, last, found);
+	if (S_ISDIR(st.st_mode)) {
+		if (!in_proc(w->at, w->at_len))
+			memo(w->t, id)->folder_generation = w->t->generation;
+		return STEP_ON;
+	}
+	*found = (struct found){ FOUND_OBJECT, st.st_mode & S_IFMT, id };
+	if (!last || folder) {
+		saw(w, EV_PROBE, w->at_len);
+		*found = nothing();
+	}
+	return STEP_DONE;
+}
+
+/* The name that /proc gives an object, if it is the name of that object. */
+static struct found named(struct tracer *t, struct task *task, const char *link, bool typed)
+{
+	static const char deleted[] = " (deleted)";
+	char text[ROOM], whole[64];
+	struct stat object, there;
+	ssize_t len = proc_readlink(t, task, link, text, sizeof text);
+
+	if (len == -ENAMETOOLONG)
+		incomplete(t, "walk_failed", "36");
+	if (len <= 0)
+		return nothing();
+	if (text[0] != '/')
+		return (struct found){ .what = FOUND_NAMELESS };
+	bool doubtful = (size_t)len > sizeof deleted &&
+			memcmp(text + len - (sizeof deleted - 1), deleted, sizeof deleted - 1) == 0;
+	snprintf(whole, sizeof whole, "%d/%s", task->tid, link);
+	if ((typed || doubtful) && fstatat(t->proc_fd, whole, &object, 0) < 0)
+		return nothing();
+	/* A deleted file's name gets this suffix; but a file may be called so. */
+	if (doubtful && (lstat(text, &there) < 0 || there.st_ino != object.st_ino || there.st_dev != object.st_dev))
+		return (struct found){ .what = FOUND_NAMELESS, .type = object.st_mode & S_IFMT };
+	return (struct found){ FOUND_OBJECT, typed ? object.st_mode & S_IFMT : 0, out_path(t->out, text, (size_t)len) };
+}
+
+static const char *link_of(int fd, char *buffer, size_t size)
+{
+	if (fd == AT_FDCWD)
+		return "cwd";
+	snprintf(buffer, size, "fd/%d", fd);
+	return buffer;
+}
+
+struct found walk_fd_name(struct tracer *t, struct task *task, int fd)
+{
+	char link[32];
+	return named(t, task, link_of(fd, link, sizeof link), false);
+}
+
+struct found walk_fd(struct tracer *t, struct task *task, int fd)
+{
+	char link[32];
+	return named(t, task, link_of(fd, link, sizeof link), true);
+}
+
+mode_t walk_fd_type(struct tracer *t, struct task *task, int fd)
+{
+	char whole[64];
+	struct stat st;
+
+	snprintf(whole, sizeof whole, "%d/fd/%d", task->tid, fd);
+	return fstatat(t->proc_fd, whole, &st, 0) < 0 ? 0 : st.st_mode & S_IFMT;
+}
+
+struct found walk_at(struct tracer *t, struct task *task, struct walk_from from, const char *path, size_t len)
+{
+	static struct walk w; /* 24 KiB, and the walk never nests */
+	struct found found;
+
+	if (len == 0 || len >= PATH_MAX)
+		return nothing();
+	w.t = t;
+	w.task = task;
+	w.follow = from.follow;
+	w.at_len = w.root_len = 0;
+	w.links = 0;
+	w.fleeting = false;
+	if (path[0] != '/' || from.in_root) {
+		struct found base = walk_fd_name(t, task, from.dirfd);
+		if (base.what != FOUND_OBJECT)
+			return base; /* deleted, or no folder at all: nothing can be found from there */
+		const struct intern *paths = out_paths(t->out);
+		w.at_len = intern_len(paths, base.path);
+		if (w.at_len + len + 2 >= ROOM)
+			return nothing();
+		memcpy(w.at, intern_bytes(paths, base.path), w.at_len);
+		if (w.at_len == 1)
+			w.at_len = 0;
+		if (from.in_root)
+			w.root_len = w.at_len;
+	}
+	/* The lexical whole is the key of the memory. */
+	memcpy(w.rest, w.at, w.at_len);
+	w.rest[w.at_len] = '/';
+	memcpy(w.rest + w.at_len + 1, path, len);
+	size_t skip = path[0] == '/' && w.at_len == 0 ? 1 : 0;
+	uint32_t key = out_path(t->out, w.rest + skip, w.at_len + 1 + len - skip);
+	bool memorable = !from.in_root;
+	struct memo *known = memo(t, key);
+	if (memorable && known->generation[from.follow] == t->generation)
+		return known->answer[from.follow];
+
+	memcpy(w.rest, path, len);
+	w.rest_at = 0;
+	w.rest_len = len;
+	while (step(&w, &found) == STEP_ON)
+		;
+	if (memorable && !w.fleeting && !in_proc(w.at, w.at_len) && found.what != FOUND_NAMELESS) {
+		known = memo(t, key);
+		known->generation[from.follow] = t->generation;
+		known->answer[from.follow] = found;
+	}
+	return found;
+}
