@@ -1,0 +1,361 @@
+"""Layers on disk: an OpenLayer is written to by one action, sealing it gives a Layer, only a Layer can be stacked.
+
+Knows the store's folder, raw upper directories and manifests. Must not know the journal: which layers are live, others say.
+
+`layers/<id>/upper` is one action's delta as overlayfs left it. While it is written the folder is called `.open-<id>` and
+its descriptor is flocked; the lock lasts until the caller has committed its row, so a collector can tell what a killed
+process left (no lock) from what another process is about to commit. Sealing: drop phantoms, fold the manifest, put a
+replay's files into their slot's time, make all durable, rename into place. The overlay is mounted `volatile`: nothing
+but this makes a layer durable.
+
+A layer that changes nothing has no directory at all; its id says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import os
+import secrets
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, Self
+
+from mulligan.errors import StoreError
+from mulligan.model.fold import fold_manifest
+from mulligan.model.ids import BASE_LAYER, LayerId, shown
+from mulligan.model.layer import Entry, Layer, Manifest
+from mulligan.sandbox.ids import IdMap
+from mulligan.sandbox.manifests import decode_manifest, encode_manifest
+from mulligan.sandbox.phantoms import drop_phantoms
+from mulligan.sandbox.slottime import Window, plan_times
+from mulligan.sandbox.trees import (
+    FOLDER, PASSING, READING, blocks_below, open_below, opened, remove_tree, same_content, space_for, split, sync_tree, write_new,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from mulligan.model.action import Outcome
+    from mulligan.model.events import Event, RawEntry
+    from mulligan.model.record import Record
+    from mulligan.sandbox.stack import Stack
+
+_OPEN, _GONE, _EMPTY = ".open-", ".gone-", "empty-"
+_CACHED = "base-"  # a skeleton, found again by the next session: kept for a day after its last use
+_DAY_S = 86_400.0
+_MAX_REMOVALS = 8
+
+
+class Ran(Protocol):
+    """What sealing needs of a run: its outcome, its facts in order, and the upper directory as the tracer found it."""
+
+    @property
+    def outcome(self) -> Outcome: ...
+    @property
+    def events(self) -> Sequence[Event]: ...
+    @property
+    def entries(self) -> Sequence[RawEntry]: ...
+
+
+class LayerStore:
+    """The folder `root` of layers in a store. Safe for several processes at once."""
+
+    def __init__(self, root: Path, ids: IdMap | None = None) -> None:
+        self.root = Path(root)
+        self._removals: list[threading.Thread] = []
+        self.ids = ids if ids is not None else IdMap.of_this_process()
+        with space_for(f"make {self.root}"):
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def path(self, layer: LayerId) -> Path:
+        """The upper directory of a sealed layer, to be mounted or read. Never write below it."""
+        return self.root / layer / "upper"
+
+    @staticmethod
+    def is_empty(layer: LayerId) -> bool:
+        """Whether the layer changes nothing, and so has no directory."""
+        return layer.startswith(_EMPTY)
+
+    def has(self, layer: LayerId) -> bool:
+        """Whether the layer is there."""
+        return self.is_empty(layer) or self.path(layer).is_dir()
+
+    def begin(self, layer: LayerId | None = None) -> OpenLayer:
+        """A new layer to write to; use as a context manager: what is not sealed by its end is removed."""
+        return OpenLayer(self, layer or LayerId(secrets.token_hex(8)))
+
+    def remove(self, name: LayerId | str) -> None:
+        """Remove a layer that nothing refers to any more, or what `orphans` found. Killed midway, it is an orphan."""
+        if self.is_empty(LayerId(name)):
+            return
+        with self._folder() as root:
+            gone = name if name.startswith(".") else _GONE + name
+            if gone != name:
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(name, gone, src_dir_fd=root, dst_dir_fd=root)
+            remove_tree(root, gone)
+
+    def orphans(self, known: Iterable[LayerId]) -> list[str]:
+        """Names below the folder that are no known layer and that no live process is working on."""
+        keep = set(known)
+        with self._folder() as root:
+            return [name for name in sorted(os.listdir(root)) if name not in keep and self._is_abandoned(root, name)]
+
+    def disk_bytes(self, name: LayerId | str) -> int:
+        """The blocks that a layer, or an orphan, takes on disk."""
+        if self.is_empty(LayerId(name)):
+            return 0
+        with self._folder() as root:
+            return blocks_below(root, (name,))
+
+    @staticmethod
+    def _is_abandoned(root: int, name: str) -> bool:
+        try:
+            with opened(root, (name,)) as fd:
+                if name.startswith(_CACHED) and time.time() - os.fstat(fd).st_mtime < _DAY_S:
+                    return False
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        return True
+
+    def throw_away(self, name: str) -> None:
+        """Take a folder out of sight at once, and remove it in the background.
+
+        Removing a folder waits for the disk (ext4 with `discard`: 2 ms each), and each action leaves five of overlayfs' own.
+        Killed before it is done, the rest is an orphan. The thread is no daemon: the interpreter's end waits for it.
+        """
+        gone = f"{_GONE}{secrets.token_hex(8)}"
+        with self._folder() as root:
+            os.rename(name, gone, src_dir_fd=root, dst_dir_fd=root)
+        self._removals = [thread for thread in self._removals if thread.is_alive()]
+        if len(self._removals) >= _MAX_REMOVALS:
+            self._removals.pop(0).join()
+        thread = threading.Thread(target=self._remove_quietly, args=(gone,), name=f"mulligan removes {gone}")
+        thread.start()
+        self._removals.append(thread)
+
+    def settle(self) -> None:
+        """Wait until everything that was thrown away is removed."""
+        for thread in self._removals:
+            thread.join()
+        self._removals.clear()
+
+    def _remove_quietly(self, name: str) -> None:
+        with contextlib.suppress(OSError), self._folder() as root:  # an orphan then: the collector's business
+            remove_tree(root, name)
+
+    def find_shared(self, layer: LayerId) -> Layer | None:
+        """A shared layer (see `OpenLayer.seal_shared`), if the store has it; it counts as used now."""
+        try:
+            with self._folder() as root, opened(root, (layer,)) as fd:
+                os.utime(fd)
+                with open(os.open("manifest", READING, dir_fd=fd), "rb") as file:
+                    return _layer(layer, decode_manifest(file.read()))
+        except FileNotFoundError:
+            return None
+
+    @contextlib.contextmanager
+    def _folder(self) -> Iterator[int]:
+        fd = os.open(self.root, FOLDER)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    # ---------------------------------------------------------------------------------------------- asking
+
+    @contextlib.contextmanager
+    def holder(self, layer: LayerId, path: str) -> Iterator[tuple[int, str]]:
+        """The open folder of a layer that holds `path`, and the name there; no symlink is followed."""
+        parts = split(path)
+        with opened(-1, (str(self.path(layer)),)) as top, opened(top, parts[:-1], PASSING) as folder:
+            yield folder, parts[-1] if parts else "."
+
+    @contextlib.contextmanager
+    def opened(self, layer: LayerId, path: str) -> Iterator[int]:
+        """A descriptor for reading the regular file that a layer has at `path`."""
+        try:
+            with self.holder(layer, path) as (folder, name):
+                fd = open_below(folder, (name,), READING)
+        except OSError as error:
+            raise StoreError(f"layer {layer}: {shown(path)}: {error.strerror}", remedy="restore the store") from error
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def read(self, layer: LayerId, path: str) -> bytes:
+        """The content of the regular file that a layer has at `path`."""
+        with self.opened(layer, path) as fd, os.fdopen(os.dup(fd), "rb") as file:
+            return file.read()
+
+    def same_bytes(self, one: LayerId, path: str, other: LayerId, other_path: str) -> bool:
+        """Whether two files of layers have the same content. Files of the host base are equal when they are the same."""
+        if (one, path) == (other, other_path):
+            return True
+        if BASE_LAYER in (one, other) or self.is_empty(one) or self.is_empty(other):
+            return False
+        with self.opened(one, path) as first, self.opened(other, other_path) as second:
+            return same_content(first, second)
+
+
+class OpenLayer:
+    """A layer that is being written. `seal` consumes it; leaving the context without sealing removes it."""
+
+    def __init__(self, store: LayerStore, layer: LayerId) -> None:
+        self.store = store
+        self.id = layer
+        self._name = _OPEN + layer
+        self._lock = -1
+        self._sealed = False
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the layer while it is open."""
+        return self.store.root / self._name
+
+    @property
+    def upper(self) -> Path:
+        """Where overlayfs puts what changes."""
+        return self.folder / "upper"
+
+    @property
+    def work(self) -> Path:
+        """Overlayfs' own scratch folder, on the same file system."""
+        return self.folder / "work"
+
+    def __enter__(self) -> Self:
+        with space_for(f"begin a layer in {self.store.root}"):
+            os.mkdir(self.folder, 0o700)
+            self._lock = os.open(self.folder, FOLDER)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            os.mkdir("upper", 0o755, dir_fd=self._lock)
+            os.mkdir("work", 0o700, dir_fd=self._lock)
+            os.chmod("upper", 0o755, dir_fd=self._lock)  # whatever the umask
+        self.own("upper", 0, 0, folder=self._lock)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if not self._sealed:
+            self._discard()
+        os.close(self._lock)
+
+    def own(self, path: Path | str, uid: int, gid: int, *, folder: int | None = None) -> None:
+        """Give an object of the layer to these inside ids."""
+        ids = self.store.ids
+        if not ids.rootless:
+            os.chown(path, ids.on_disk(uid), ids.on_disk(gid), dir_fd=folder, follow_symlinks=False)
+
+    def dress_root(self, entry: Entry) -> None:
+        """Give the upper directory the attributes of the state's "/": they are what the guest sees of it."""
+        os.chmod(self.upper, entry.mode)
+        self.own(self.upper, entry.uid, entry.gid)
+        os.utime(self.upper, ns=(entry.mtime_ns, entry.mtime_ns))
+
+    # ---------------------------------------------------------------------------------------------- sealing
+
+    def seal(self, run: Ran, stack: Stack, replay_of: Record | None = None) -> Layer:
+        """Seal what a run left. With `replay_of`, its times are put into the slot of that record."""
+        entries = drop_phantoms(self.upper, run.events, run.entries, stack)
+        manifest = fold_manifest(run.events, entries)
+        if replay_of is not None:
+            manifest = self._into_slot(manifest, run.outcome, replay_of)
+        return self.seal_manifest(manifest)
+
+    def seal_manifest(self, manifest: Manifest) -> Layer:
+        """Seal an upper directory that was made by hand, with the manifest that describes it."""
+        if not manifest.removed and all(_is_untouched_root(path, entry) for path, entry in manifest.entries.items()):
+            self._discard()
+            self._sealed = True
+            return Layer(LayerId(_EMPTY + self.id), Manifest())
+        self._move_into_place(manifest)
+        return _layer(self.id, manifest)
+
+    def seal_shared(self, layer: LayerId, manifest: Manifest) -> Layer:
+        """Seal under a name that tells the content, with the manifest beside it; another process may have been first."""
+        with space_for(f"seal layer {layer}"):
+            write_new(self._lock, "manifest", encode_manifest(manifest), 0o600)
+        self.id = layer
+        try:
+            self._move_into_place(manifest)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            self._discard()
+            self._sealed = True
+        return _layer(layer, manifest)
+
+    def _move_into_place(self, manifest: Manifest) -> None:
+        assert not self._sealed, self.id
+        root = os.open(self.store.root, FOLDER)
+        try:
+            with space_for(f"seal layer {self.id}"):
+                self.store.throw_away(f"{self._name}/work")
+                self._sync(manifest)
+                os.fsync(self._lock)
+                os.rename(self._name, self.id, src_dir_fd=root, dst_dir_fd=root)
+                self._sealed = True
+                os.fsync(root)
+        finally:
+            os.close(root)
+
+    def _sync(self, manifest: Manifest) -> None:
+        folders = [split(path) for path, entry in manifest.entries.items() if entry.kind == "dir" and path != "/"]
+        files = [split(path) for path, entry in manifest.entries.items() if entry.kind == "file"]
+        with opened(self._lock, ("upper",)) as top:
+            sync_tree(top, folders, files)
+
+    def _discard(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self.store.throw_away(self._name)
+
+    def _into_slot(self, manifest: Manifest, outcome: Outcome, record: Record) -> Manifest:
+        old = record.layer
+        with opened(self._lock, ("upper",)) as top:
+
+            def same(path: str) -> bool:
+                parts = split(path)
+                with (
+                    self.store.opened(old.id, path) as recorded,
+                    opened(top, parts[:-1], PASSING) as folder,
+                    opened(folder, parts[-1:], READING) as here,
+                ):
+                    return same_content(recorded, here)
+
+            times = plan_times(
+                manifest.entries,
+                old.manifest.entries,
+                Window(outcome.started_ns, outcome.ended_ns),
+                Window(record.outcome.started_ns, record.outcome.ended_ns),
+                same,
+            )
+            for path in sorted(times, key=len, reverse=True):
+                _set_time(top, path, times[path])
+        entries = {
+            path: dataclasses.replace(entry, mtime_ns=times[path]) if path in times else entry
+            for path, entry in manifest.entries.items()
+        }
+        return Manifest(entries, manifest.removed)
+
+
+def _layer(layer: LayerId, manifest: Manifest) -> Layer:
+    return Layer(layer, manifest, sum(entry.size for entry in manifest.entries.values() if entry.kind == "file"))
+
+
+def _is_untouched_root(path: str, entry: Entry) -> bool:
+    """Whether this is the upper directory itself, with nothing of it meant."""
+    return path == "/" and not entry.made and entry.inherit_mode and entry.inherit_mtime and entry.inherit_xattrs
+
+
+def _set_time(top: int, path: str, mtime_ns: int) -> None:
+    parts = split(path)
+    with opened(top, parts[:-1], PASSING) as folder:
+        os.utime(parts[-1] if parts else ".", ns=(mtime_ns, mtime_ns), dir_fd=folder, follow_symlinks=False)

@@ -1,0 +1,67 @@
+"""The native engine: one action in fresh namespaces over its stack, by the tracer program.
+
+Knows bases, stacks, open layers, actions. Gives a Trace; sealing the layer and making a record of it is the caller's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mulligan.errors import HostError
+from mulligan.sandbox.limits import Limits
+from mulligan.sandbox.mounts import MAX_LOWERS, build_command, build_mounts, build_spec
+from mulligan.sandbox.shell import build_shell
+from mulligan.sandbox.tracer import Streams, Trace, run_traced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mulligan.model.action import Action, LaunchContext
+    from mulligan.sandbox.base import Base
+    from mulligan.sandbox.layer import LayerStore, OpenLayer
+    from mulligan.sandbox.stack import Stack
+
+
+class NativeSandbox:
+    """Runs the actions of one session. Holds nothing between two actions."""
+
+    def __init__(self, base: Base, store: LayerStore, limits: Limits | None = None) -> None:
+        self.base = base
+        self.store = store
+        self.limits = limits or Limits()
+
+    def run(
+        self,
+        action: Action,
+        launch: LaunchContext,
+        stack: Stack,
+        layer: OpenLayer,
+        *,
+        on_stdout: Callable[[bytes], None] | None = None,
+        on_stderr: Callable[[bytes], None] | None = None,
+        interrupt: Callable[[], bool] | None = None,
+    ) -> Trace:
+        """Run one action on a stack, its changes going to the open layer.
+
+        `on_stdout` and `on_stderr` get all output as it comes, of which the outcome keeps no more than the caps.
+        Raises HostError or TracerError: the action then has no outcome.
+        """
+        lowers = stack.lower_dirs()
+        if len(lowers) > MAX_LOWERS:
+            message = f"the history has {len(lowers)} layers with changes, and the kernel stacks at most {MAX_LOWERS}"
+            raise HostError(message, remedy="commit the result and start a new session from it")
+        layer.dress_root(stack.lstat("/"))
+        env = {**launch.env, **action.env}
+        ops = build_mounts(self.base, lowers, str(layer.upper), str(layer.work))
+        ops += build_command(self.base, self.limits, self.argv(action), env, action.cwd or launch.cwd)
+        streams = Streams(on_stdout=on_stdout, on_stderr=on_stderr)
+        return run_traced(
+            build_spec(ops), stdin=action.stdin, timeout_s=action.timeout_s, streams=streams, interrupt=interrupt
+        )
+
+    def argv(self, action: Action) -> Sequence[str]:
+        """The program and its arguments: an action is argv, or shell text for the base's shell."""
+        assert action.kind == "run", action.kind
+        if action.shell is not None:
+            return build_shell(self.base.shell, action.shell)
+        return action.argv
