@@ -23,6 +23,7 @@ WORKSPACE = GuestPath("/workspace")
 UNSTATEFUL = ("/proc", "/dev", "/sys")  # mounted fresh for each action: no state, in no layer
 
 BaseKind = Literal["host", "folder"]
+_ROOT_HOME = GuestPath("/root")
 _NO_ENV: Mapping[str, str] = MappingProxyType({})
 
 
@@ -34,7 +35,7 @@ class Base:
     skeleton: LayerId
     binds: tuple[tuple[HostPath, GuestPath], ...]
     env: Mapping[str, str] = field(default_factory=lambda: _NO_ENV)  # what every action is launched with
-    home: GuestPath = GuestPath("/root")
+    home: GuestPath = _ROOT_HOME
     shell: str = "/bin/bash"  # for shell text: bash, or sh where there is no bash
     ids: IdMap = field(default_factory=IdMap.of_this_process)
     source: str = ""  # of a folder base: where it was copied from

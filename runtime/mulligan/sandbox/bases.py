@@ -28,5 +28,7 @@ def build_base(name: str, store: LayerStore, environ: Mapping[str, str]) -> tupl
     elif os.path.isdir(name):
         base, skeleton = build_folder_base(store, name, environ)
     else:
-        raise NotFoundError(f"there is no base {shown(name)!r}", remedy="say `host`, or the path of a folder with a root file system")
+        raise NotFoundError(
+            f"there is no base {shown(name)!r}", remedy="say `host`, or the path of a folder with a root file system"
+        )
     return base, [skeleton]

@@ -8,7 +8,7 @@ It is on the way of every action, so each frame is decoded in one go and each ev
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
@@ -133,7 +133,7 @@ class _Decoder:
         )
 
 
-_OPS: Final = {0: "connect", 1: "bind", 2: "send"}
+_OPS: Final[dict[int, Literal["connect", "bind", "send"]]] = {0: "connect", 1: "bind", 2: "send"}
 
 
 def _text(raw: bytes | str) -> str:

@@ -35,8 +35,8 @@ _WHOLE: Final = (
     ("toolchains", "settings.toml"), ("node_modules", "bin/node"),
 )  # fmt: skip
 _SECRETS: Final = frozenset((
-    ".ssh", ".aws", ".gnupg", ".gcloud", ".azure", ".kube", ".docker", ".netrc", ".pypirc", ".npmrc", ".git-credentials", ".env",
-    "credentials", "credentials.toml", "credentials.json", ".credentials", ".password-store", ".config",
+    ".ssh", ".aws", ".gnupg", ".gcloud", ".azure", ".kube", ".docker", ".netrc", ".pypirc", ".npmrc", ".git-credentials",
+    ".env", "credentials", "credentials.toml", "credentials.json", ".credentials", ".password-store", ".config",
 ))  # fmt: skip
 _NEVER_WITHIN: Final = frozenset((".ssh", ".aws", ".gnupg", ".kube", ".docker", ".password-store"))
 _SCRIPT_BYTES: Final = 8192
@@ -138,9 +138,7 @@ class Exposure:
         prefix = parent(folder)
         if PurePosixPath(folder).name not in _BINS or self._is_home_like(prefix):
             self._bind(folder, folder) if not self._is_home_like(folder) else self._bind_programs(folder)
-        elif folder.endswith("/node_modules/.bin"):
-            self._bind(prefix, prefix)
-        elif _is_whole(prefix) and not _SECRETS & set(_names(prefix)):
+        elif folder.endswith("/node_modules/.bin") or (_is_whole(prefix) and not _SECRETS & set(_names(prefix))):
             self._bind(prefix, prefix)
         else:
             parts = _PARTS if PurePosixPath(prefix).name != ".local" else ("lib", "lib64", "libexec")

@@ -64,25 +64,37 @@ class _Item:
     source: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _User:
+    """Who the guest is, as /etc/passwd says it."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+    shell: str
+
+
 def build_host_base(store: LayerStore, environ: Mapping[str, str]) -> tuple[Base, Layer]:
     """The base over this host for a user with this environment, with its skeleton made or found in the store."""
     ids = store.ids
-    name = _user_name(ids.uid)
-    home = _home_inside(ids.uid, name, environ)
-    exposure = Exposure(homes=_homes(environ), store=os.path.realpath(store.root.parent), rustup_home=environ.get("RUSTUP_HOME"))
+    exposure = Exposure(
+        homes=_homes(environ), store=os.path.realpath(store.root.parent), rustup_home=environ.get("RUSTUP_HOME")
+    )
     exposure.add_system()
     folders = [folder for folder in environ.get("PATH", DEFAULT_PATH).split(":") if folder.startswith("/")]
     exposure.add_path(folders)
-    shell = _shell(exposure)
-    items = _items(exposure, home, name, shell, ids.uid, ids.gid)
+    name = _user_name(ids.uid)
+    user = _User(name, ids.uid, ids.gid, _home_inside(ids.uid, name, environ), _shell(exposure))
+    items = _items(exposure, user)
     skeleton = _skeleton(store, items)
     base = Base(
         kind="host",
         skeleton=skeleton.id,
         binds=tuple((HostPath(source), GuestPath(target)) for target, source in sorted(exposure.binds.items())),
-        env=_environment(environ, exposure, folders, home, name, shell),
-        home=GuestPath(home),
-        shell=shell,
+        env=_environment(environ, exposure, folders, user),
+        home=GuestPath(user.home),
+        shell=user.shell,
         ids=ids,
     )
     return base, skeleton
@@ -132,15 +144,13 @@ def _shell(exposure: Exposure) -> str:
     return "/bin/sh"
 
 
-def _environment(
-    environ: Mapping[str, str], exposure: Exposure, folders: list[str], home: str, name: str, shell: str
-) -> dict[str, str]:
+def _environment(environ: Mapping[str, str], exposure: Exposure, folders: list[str], user: _User) -> dict[str, str]:
     """What every action is launched with: a short list, so that no secret of the caller's gets in."""
     path = ":".join(dict.fromkeys(folder for folder in folders if exposure.offers(folder)))
-    env = {"PATH": path or DEFAULT_PATH, "HOME": home, "USER": name, "LOGNAME": name, "SHELL": shell}
+    env = {"PATH": path or DEFAULT_PATH, "HOME": user.home, "USER": user.name, "LOGNAME": user.name, "SHELL": user.shell}
     env |= {key: value for key, value in environ.items() if key in _PASSED_ON or key.startswith("LC_")}
     rustup = next((at for at in exposure.binds if at.endswith("/.rustup")), None)
-    if rustup and rustup != f"{home}/.rustup":
+    if rustup and rustup != f"{user.home}/.rustup":
         env["RUSTUP_HOME"] = rustup  # its proxies would look below the home folder
     return env
 
@@ -148,9 +158,10 @@ def _environment(
 # ---------------------------------------------------------------------------------------------- the skeleton
 
 
-def _items(exposure: Exposure, home: str, name: str, shell: str, uid: int, gid: int) -> dict[str, _Item]:
+def _items(exposure: Exposure, user: _User) -> dict[str, _Item]:
     """All objects of the skeleton by path, parents first."""
     items: dict[str, _Item] = {}
+    uid, gid = user.uid, user.gid
 
     def folder(path: str, mode: int = 0o755) -> None:
         for above in (*prefixes(path), path):
@@ -170,16 +181,16 @@ def _items(exposure: Exposure, home: str, name: str, shell: str, uid: int, gid: 
     folder("/tmp", 0o1777)  # noqa: S108 - the guest's own
     folder("/var/tmp", 0o1777)  # noqa: S108
     folder("/root", 0o700)
-    folder(home, 0o700)
+    folder(user.home, 0o700)
     folder(WORKSPACE)
     link("/var/run", "/run")
     link("/etc/mtab", "../proc/self/mounts")
-    people = [("root", 0, 0, "/root", shell), ("nobody", 65_534, 65_534, "/nonexistent", "/usr/sbin/nologin")]
+    people = [("root", 0, 0, "/root", user.shell), ("nobody", 65_534, 65_534, "/nonexistent", "/usr/sbin/nologin")]
     groups = [("root", 0), ("nogroup", 65_534)]
     if uid not in (0, 65_534):
-        people.append((name, uid, gid, home, shell))
+        people.append((user.name, uid, gid, user.home, user.shell))
     if gid not in (0, 65_534):
-        groups.append((name, gid))
+        groups.append((user.name, gid))
     text("/etc/passwd", "".join(f"{who}:x:{u}:{g}:{who}:{at}:{sh}\n" for who, u, g, at, sh in people))
     text("/etc/group", "".join(f"{who}:x:{g}:\n" for who, g in groups))
     text("/etc/hostname", f"{HOSTNAME}\n")
@@ -266,4 +277,3 @@ def _make(writer: LayerWriter, path: str, item: _Item) -> None:
             os.close(fd)
     else:
         writer.file(path, item.entry, item.data)
-

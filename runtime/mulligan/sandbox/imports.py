@@ -76,8 +76,8 @@ def _pass_folder(writer: LayerWriter, path: str, below: Tree, base: Base) -> Non
         return
     if node.kind != "dir":
         raise UsageError(f"import below {shown(path)}: that is no folder in the base")
-    inherited = {"made": False, "inherit_mode": True, "inherit_mtime": True, "inherit_xattrs": True}
-    writer.folder(path, Entry("dir", node.mode, node.uid, node.gid, mtime_ns=node.mtime_ns, xattrs=node.xattrs, **inherited))
+    entry = Entry("dir", node.mode, node.uid, node.gid, mtime_ns=node.mtime_ns, xattrs=node.xattrs)
+    writer.folder(path, replace(entry, made=False, inherit_mode=True, inherit_mtime=True, inherit_xattrs=True))
 
 
 class TreeCopier:
@@ -95,9 +95,9 @@ class TreeCopier:
 
     def copy(self, target: str, *, merged: bool) -> None:
         """Copy all of it to `target`. `merged`: a folder is there already, and what is in it stays."""
-        made = {"made": not merged, "inherit_xattrs": merged}
         if target != "/":
-            self._writer.folder(target, self._entry(os.fstat(self._top), self._top, **made))
+            entry = self._entry(os.fstat(self._top), self._top)
+            self._writer.folder(target, replace(entry, made=not merged, inherit_xattrs=merged))
         waiting: list[tuple[Parts, str]] = [((), target)]
         while waiting:
             parts, at = waiting.pop()
@@ -165,7 +165,7 @@ class TreeCopier:
         for name in names:
             entries[name] = replace(entries[name], links=tuple(other for other in names if other != name))
 
-    def _entry(self, status: os.stat_result, fd: int | None, target: str = "", **more: bool) -> Entry:
+    def _entry(self, status: os.stat_result, fd: int | None, target: str = "") -> Entry:
         uid, gid = (status.st_uid, status.st_gid) if self.keep_owners else (self._ids.uid, self._ids.gid)
         found = read_xattrs(descriptor_path(fd)) if fd is not None else ()
         return Entry(
@@ -177,11 +177,12 @@ class TreeCopier:
             mtime_ns=status.st_mtime_ns,
             target=target,
             xattrs=tuple((key, value) for key, value in found if key.startswith(b"user.")),
-            **more,
         )
 
     def _refused(self, parts: Parts, reason: str) -> UsageError:
-        return UsageError(f"import {shown('/'.join((self._source, *parts)))}: {reason}", remedy="make it readable, or move it away")
+        return UsageError(
+            f"import {shown('/'.join((self._source, *parts)))}: {reason}", remedy="make it readable, or move it away"
+        )
 
 
 def _identity(path: os.PathLike[str] | None) -> tuple[int, int] | None:

@@ -33,11 +33,22 @@ from mulligan.sandbox.manifests import decode_manifest, encode_manifest
 from mulligan.sandbox.phantoms import drop_phantoms
 from mulligan.sandbox.slottime import Window, plan_times
 from mulligan.sandbox.trees import (
-    FOLDER, PASSING, READING, blocks_below, open_below, opened, remove_tree, same_content, space_for, split, sync_tree, write_new,
+    FOLDER,
+    PASSING,
+    READING,
+    blocks_below,
+    open_below,
+    opened,
+    remove_tree,
+    same_content,
+    space_for,
+    split,
+    sync_tree,
+    write_new,
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from types import TracebackType
 
     from mulligan.model.action import Outcome
@@ -55,11 +66,16 @@ class Ran(Protocol):
     """What sealing needs of a run: its outcome, its facts in order, and the upper directory as the tracer found it."""
 
     @property
-    def outcome(self) -> Outcome: ...
+    def outcome(self) -> Outcome:
+        """What came back."""
+
     @property
-    def events(self) -> Sequence[Event]: ...
+    def events(self) -> Sequence[Event]:
+        """The facts, in order."""
+
     @property
-    def entries(self) -> Sequence[RawEntry]: ...
+    def entries(self) -> Sequence[RawEntry]:
+        """The upper directory as it lies after the run."""
 
 
 class LayerStore:
@@ -239,7 +255,7 @@ class OpenLayer:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             os.mkdir("upper", 0o755, dir_fd=self._lock)
             os.mkdir("work", 0o700, dir_fd=self._lock)
-            os.chmod("upper", 0o755, dir_fd=self._lock)  # whatever the umask
+            os.chmod("upper", 0o755, dir_fd=self._lock)  # noqa: S103 - whatever the umask: it is the guest's "/"
         self.own("upper", 0, 0, folder=self._lock)
         return self
 

@@ -35,7 +35,7 @@ def decode_manifest(data: bytes) -> Manifest:
         version, fields, rows, removed = msgspec.msgpack.decode(data)
         if version != _FORMAT or tuple(fields) != _FIELDS:
             raise StoreError(f"a layer's manifest has format {version}, this mulligan reads {_FORMAT}")
-        entries = {
+        entries: dict[str, Entry] = {
             guest_path(path): Entry(
                 **dict(zip(_FIELDS, values, strict=True)),
                 target=guest_path(target),
@@ -46,4 +46,4 @@ def decode_manifest(data: bytes) -> Manifest:
         }
     except (msgspec.DecodeError, ValueError, TypeError) as error:
         raise StoreError(f"a layer's manifest is damaged: {error}") from error
-    return Manifest({**entries}, frozenset(guest_path(path) for path in removed))
+    return Manifest(entries, frozenset(guest_path(path) for path in removed))

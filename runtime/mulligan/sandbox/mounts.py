@@ -30,7 +30,9 @@ def build_mounts(base: Base, lowers: Sequence[str], upper: str, work: str) -> li
     ops: list[Op] = [("version", SPEC_VERSION), ("idmap", str(ids.inside), str(ids.outside), str(ids.count))]
     ops += [("lower", lower) for lower in lowers]
     ops.append(("upper", upper, work))
-    ops += [("ro-bind", source, target) for source, target in sorted(base.binds, key=lambda bind: (bind[1].count("/"), bind[1]))]
+    ops += [
+        ("ro-bind", source, target) for source, target in sorted(base.binds, key=lambda bind: (bind[1].count("/"), bind[1]))
+    ]
     ops += [("proc", "/proc"), ("dev", "/dev"), ("hostname", HOSTNAME)]
     return ops
 

@@ -55,9 +55,7 @@ class NativeSandbox:
         ops = build_mounts(self.base, lowers, str(layer.upper), str(layer.work))
         ops += build_command(self.base, self.limits, self.argv(action), env, action.cwd or launch.cwd)
         streams = Streams(on_stdout=on_stdout, on_stderr=on_stderr)
-        return run_traced(
-            build_spec(ops), stdin=action.stdin, timeout_s=action.timeout_s, streams=streams, interrupt=interrupt
-        )
+        return run_traced(build_spec(ops), stdin=action.stdin, timeout_s=action.timeout_s, streams=streams, interrupt=interrupt)
 
     def argv(self, action: Action) -> Sequence[str]:
         """The program and its arguments: an action is argv, or shell text for the base's shell."""

@@ -180,7 +180,9 @@ class Stack:
                     if row.name in hidden:
                         continue
                     hidden.add(row.name)
-                    gone = layer != BASE_LAYER and not row.is_dir(follow_symlinks=False) and not row.is_file(follow_symlinks=False)
+                    gone = (
+                        layer != BASE_LAYER and not row.is_dir(follow_symlinks=False) and not row.is_file(follow_symlinks=False)
+                    )
                     if not (gone and is_whiteout(row.stat(follow_symlinks=False))):
                         names.add(row.name)
         return sorted(names)

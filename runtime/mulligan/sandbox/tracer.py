@@ -19,7 +19,7 @@ import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from mulligan.errors import DiskFullError, HostError, InterruptedRunError, TracerError
 from mulligan.model.action import Outcome
@@ -111,7 +111,7 @@ class _Run:
         self._ended_ns = 0
         self._process = self._spawn(spec, stdin, program)
 
-    def __enter__(self) -> _Run:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -289,7 +289,7 @@ class _Run:
 
 def _start(program: Path, guest: Sequence[int], passed: Sequence[int]) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(  # noqa: S603 - our own binary, by its full path
+        return subprocess.Popen(
             [str(program), *(str(fd) for fd in passed)],
             stdin=guest[0],
             stdout=guest[1],
