@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/fs.h>
 #include <string.h>
 
 static const struct call_row call_index[] = {
@@ -79,14 +80,53 @@ void decode_leave(struct tracer *t, struct task *task, int64_t result)
 		decoders[task->pending.row->decoder].leave(t, task, result);
 }
 
+static bool there(const struct tracer *t, uint32_t path)
+{
+	struct stat st;
+
+	return lstat(intern_bytes(out_paths(t->out), path), &st) == 0;
+}
+
+/* What a call that was cut off by SIGKILL may have done: the names tell, and where they don't, it counts as done. */
+static bool may_have_happened(const struct tracer *t, const struct pending *call)
+{
+	bool was = call->first.what == FOUND_OBJECT, could = call->first.what == FOUND_ABSENT;
+
+	switch ((int)call->row->decoder) {
+	case DECODE_OPEN:
+	case DECODE_OPENAT2:
+		return was || (could && there(t, call->first.path));
+	case DECODE_MAKE:
+	case DECODE_BIND:
+		return could && there(t, call->first.path);
+	case DECODE_REMOVE:
+		return was && !there(t, call->first.path);
+	case DECODE_RENAME:
+		return was && !there(t, call->first.path) && call->second.what != FOUND_NOTHING;
+	case DECODE_LINK:
+		return call->second.what == FOUND_ABSENT && there(t, call->second.path);
+	default:
+		return was;
+	}
+}
+
 void decode_lost(struct tracer *t, struct task *task)
 {
-	enum decoder decoder = task->pending.row->decoder;
-	bool opens = decoder == DECODE_OPEN || decoder == DECODE_OPENAT2;
+	struct pending *call = &task->pending;
+	bool exchange = call->row->decoder == DECODE_RENAME && call->row->flags >= 0 && (call->flags & RENAME_EXCHANGE);
+	bool opens = call->row->decoder == DECODE_OPEN || call->row->decoder == DECODE_OPENAT2;
 
-	/* An open that only reads was not read from any more. */
-	if (decoders[decoder].lasts && (!opens || task->pending.walked))
-		incomplete(t, "lost_task", task->pending.row->name);
+	if (!decoders[call->row->decoder].lasts)
+		return;
+	names_changed(t);
+	if (exchange)
+		incomplete(t, "lost_task", call->row->name); /* both names are there before and after */
+	else if (!may_have_happened(t, call))
+		return;
+	else if (opens)
+		open_lost(t, task);
+	else
+		decode_leave(t, task, 0);
 }
 
 struct found argument_walk(struct tracer *t, struct task *task, int8_t dirfd, int8_t path)

@@ -28,6 +28,7 @@ const struct call_row *call_find(uint64_t number);
 /* What the walk remembers by the id of a lexical path. */
 struct memo {
 	uint32_t folder_generation; /* a physical path known to be a folder then */
+	uint32_t named_generation;  /* an open file was seen to have this name then */
 	uint32_t generation[2];     /* by `follow`: the answer below was found then */
 	struct found answer[2];
 };
@@ -96,6 +97,7 @@ enum after list_enter(struct tracer *t, struct task *task);
 enum after open_enter(struct tracer *t, struct task *task);
 enum after openat2_enter(struct tracer *t, struct task *task);
 void open_leave(struct tracer *t, struct task *task, int64_t result);
+void open_lost(struct tracer *t, struct task *task);
 enum after make_enter(struct tracer *t, struct task *task);
 void make_leave(struct tracer *t, struct task *task, int64_t result);
 enum after remove_enter(struct tracer *t, struct task *task);

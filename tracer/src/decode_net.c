@@ -134,21 +134,24 @@ void connect_leave(struct tracer *t, struct task *task, int64_t result)
 
 enum after bind_enter(struct tracer *t, struct task *task)
 {
+	struct pending *call = &task->pending;
 	union address address;
-	size_t len = read_address(t, task, task->pending.args[1], task->pending.args[2], &address);
+	size_t len = read_address(t, task, call->args[1], call->args[2], &address);
 	size_t path = socket_path(&address, len);
 
-	if (path > 0)
-		task->pending.first = walk_socket(t, task, &address, path, false);
+	call->walked = path > 0;
+	if (call->walked)
+		call->first = walk_socket(t, task, &address, path, false);
 	return len > 0 ? AFTER_WANTS_EXIT : AFTER_CONTINUE;
 }
 
 void bind_leave(struct tracer *t, struct task *task, int64_t result)
 {
+	struct pending *call = &task->pending;
 	union address address;
-	size_t len = read_address(t, task, task->pending.args[1], task->pending.args[2], &address);
 
-	if (socket_path(&address, len) == 0) {
+	if (!call->walked) {
+		size_t len = read_address(t, task, call->args[1], call->args[2], &address);
 		if (len > 0)
 			report(t, OP_BIND, &address, len, result < 0 ? (int)-result : 0);
 		return;
@@ -156,8 +159,8 @@ void bind_leave(struct tracer *t, struct task *task, int64_t result)
 	if (result < 0)
 		return;
 	names_changed(t);
-	if (task->pending.first.what == FOUND_ABSENT)
-		out_did(t->out, EV_MKNOD, task->pending.first.path);
+	if (call->first.what == FOUND_ABSENT)
+		out_did(t->out, EV_MKNOD, call->first.path);
 	else
 		incomplete(t, "walk_failed", "bind");
 }

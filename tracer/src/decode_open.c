@@ -146,3 +146,10 @@ void open_leave(struct tracer *t, struct task *task, int64_t result)
 	else
 		out_saw(t->out, EV_PROBE, opened.path);
 }
+
+void open_lost(struct tracer *t, struct task *task)
+{
+	/* Without a descriptor there is only the entry's walk to tell what it was; an open that wrote nothing is none. */
+	if (task->pending.walked && (task->pending.first.what == FOUND_ABSENT || task->pending.first.type == S_IFREG))
+		report_file(t, &task->pending, task->pending.first);
+}

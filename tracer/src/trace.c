@@ -297,7 +297,8 @@ static int start(struct loop *loop, const struct launched *launched)
 	if (ptrace(PTRACE_SEIZE, launched->guest_pid, 0, options) < 0)
 		return failed(loop->result, "ptrace(PTRACE_SEIZE)");
 	tasks_get(&loop->tracer.tasks, launched->guest_pid);
-	if (RETRY(write(launched->go_fd, "!", 1)) != 1)
+	cleanup_fd int go = launched->go_fd;
+	if (RETRY(write(go, "!", 1)) != 1)
 		return failed(loop->result, "start");
 	return 0;
 }

@@ -300,29 +300,51 @@ static enum step step(struct walk *w, struct found *found)
 	return STEP_DONE;
 }
 
+enum { NAMED_SO, NAMED_OTHERWISE, NAMED_RACY };
+
+/* Whether the object of a /proc link is what the guest finds under the link's text. It is not when the file was
+ * deleted (the text then ends in " (deleted)", as a file may be called, too), and when the descriptor came from
+ * outside of the guest's tree: its standard input, output and error. */
+static int check_name(struct tracer *t, struct task *task, const char *link, const char *text, struct stat *object)
+{
+	char whole[64];
+	struct stat there;
+
+	snprintf(whole, sizeof whole, "%d/%s", task->tid, link);
+	if (fstatat(t->proc_fd, whole, object, 0) < 0)
+		return NAMED_OTHERWISE;
+	if (lstat(text, &there) < 0)
+		return errno == ENOENT || errno == ENOTDIR ? NAMED_RACY : NAMED_SO;
+	return there.st_ino == object->st_ino && there.st_dev == object->st_dev ? NAMED_SO : NAMED_RACY;
+}
+
 /* The name that /proc gives an object, if it is the name of that object. */
 static struct found named(struct tracer *t, struct task *task, const char *link, bool typed)
 {
-	static const char deleted[] = " (deleted)";
-	char text[ROOM], whole[64];
-	struct stat object, there;
-	ssize_t len = proc_readlink(t, task, link, text, sizeof text);
+	char text[ROOM];
+	struct stat object = {0};
 
-	if (len == -ENAMETOOLONG)
-		incomplete(t, "walk_failed", "36");
-	if (len <= 0)
-		return nothing();
-	if (text[0] != '/')
-		return (struct found){ .what = FOUND_NAMELESS };
-	bool doubtful = (size_t)len > sizeof deleted &&
-			memcmp(text + len - (sizeof deleted - 1), deleted, sizeof deleted - 1) == 0;
-	snprintf(whole, sizeof whole, "%d/%s", task->tid, link);
-	if ((typed || doubtful) && fstatat(t->proc_fd, whole, &object, 0) < 0)
-		return nothing();
-	/* A deleted file's name gets this suffix; but a file may be called so. */
-	if (doubtful && (lstat(text, &there) < 0 || there.st_ino != object.st_ino || there.st_dev != object.st_dev))
-		return (struct found){ .what = FOUND_NAMELESS, .type = object.st_mode & S_IFMT };
-	return (struct found){ FOUND_OBJECT, typed ? object.st_mode & S_IFMT : 0, out_path(t->out, text, (size_t)len) };
+	for (int tries = 0; tries < 3; tries++) { /* the object may be moved between the calls here */
+		ssize_t len = proc_readlink(t, task, link, text, sizeof text);
+		if (len == -ENAMETOOLONG)
+			incomplete(t, "walk_failed", "36");
+		if (len <= 0)
+			return nothing();
+		if (text[0] != '/')
+			return (struct found){.what = FOUND_NAMELESS};
+		uint32_t id = out_path(t->out, text, (size_t)len);
+		if (!typed && memo(t, id)->named_generation == t->generation)
+			return (struct found){FOUND_OBJECT, 0, id};
+		int named = check_name(t, task, link, text, &object);
+		if (named == NAMED_SO) {
+			if (!in_proc(text, (size_t)len))
+				memo(t, id)->named_generation = t->generation;
+			return (struct found){FOUND_OBJECT, object.st_mode & S_IFMT, id};
+		}
+		if (named == NAMED_OTHERWISE)
+			break;
+	}
+	return (struct found){.what = FOUND_NAMELESS, .type = object.st_mode & S_IFMT};
 }
 
 static const char *link_of(int fd, char *buffer, size_t size)
