@@ -25,7 +25,7 @@ from mulligan.errors import DiskFullError, HostError, InterruptedRunError, Trace
 from mulligan.model.action import Outcome
 from mulligan.model.events import Killed
 from mulligan.sandbox.decode import Facts, decode_events
-from mulligan.sandbox.hosts import remedy_for
+from mulligan.sandbox.remedies import remedy_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
