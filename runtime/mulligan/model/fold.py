@@ -137,6 +137,9 @@ def fold_footprint(
     for path, entry in manifest.entries.items():
         if entry.kind != "dir" and not entry.made and seen.own.at(path) is None:
             seen.carry_along(path)
+    for path, found in seen.own.items():
+        if path not in manifest.entries and not found.gone:
+            seen.left_out(path, found)
     return Footprint(
         saw=frozenset(seen.saw),
         stats=frozenset(seen.stats),
@@ -265,15 +268,25 @@ class _Sight:
     def _carry(self, path: str) -> None:
         """An object gets another name: the layer holds all of it there."""
         found, origin = self.own.where(path)
-        if origin is not None:
-            self.carry_along(origin, content=not (found is not None and found.truncated))
+        if origin is None:
+            return
+        if found is not None and found.written:  # what its write left of the old object was observed by it
+            self.xattrs.add(origin)
+        else:
+            self.carry_along(origin)
 
-    def carry_along(self, path: str, *, content: bool = True) -> None:
+    def carry_along(self, path: str) -> None:
         """All of an old object stands in the layer as a copy: all of it is observed."""
-        if content:
-            self.saw.add(path)
+        self.saw.add(path)
         self.stats.add(path)
         self.xattrs.add(path)
+
+    def left_out(self, path: str, found: Object) -> None:
+        """The layer lacks what was set here, since it equals what lies below: that it does so is then an observation."""
+        if found.origin is None or found.moved or found.truncated:
+            self.carry_along(path)
+        elif MetaWhat.TIMES in found.meta:
+            self.stats.add(path)
 
     def _exec(self, event: Exec) -> None:
         if not is_state(event.path):
@@ -315,7 +328,9 @@ def check_writes(events: Iterable[Event], raw: Iterable[RawEntry]) -> list[str]:
         if found.gone:
             if path in existed and (entry is None or entry.kind != "whiteout") and not _hidden(path, upper):
                 said.append(f"{path!r} was reported as removed, and the layer does not remove it")
-        elif (found.origin is None or found.moved or found.truncated) and (entry is None or entry.kind == "whiteout"):
+        elif (entry is None or entry.kind == "whiteout") and (
+            found.origin is None or found.truncated or (found.moved and path not in existed)  # else it may equal the old
+        ):
             said.append(f"{path!r} was reported as written, and the layer does not hold it")
     return said
 

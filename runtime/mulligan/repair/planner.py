@@ -100,9 +100,9 @@ class _Forecast:
             return step
         if step.kind == "keep":
             self._settle(slot.record.layer.manifest)
-        self._walk.keep(slot)
+        touched = self._walk.keep(slot)
         if step.kind != "keep":
-            self._mark(slot.record)
+            self._mark(slot.record, touched)
         return step
 
     def _witnesses(self, record: Record) -> list[Reason]:
@@ -126,17 +126,18 @@ class _Forecast:
         because += [Reason("declared", str(key), self._told[key]) for key in keys if key in self._told and key.kind != ENV]
         return because
 
-    def _mark(self, record: Record) -> None:
+    def _mark(self, record: Record, touched: frozenset[str]) -> None:
         """The action runs again: all that it did may come out otherwise."""
-        manifest = record.layer.manifest
-        for path, entry in manifest.entries.items():
-            kinds = EVERYTHING if entry.made else _set_kinds(entry)
+        entries = record.layer.manifest.entries
+        for path in touched:
+            entry = entries.get(path)
+            if entry is not None:
+                kinds = EVERYTHING if entry.made else _set_kinds(entry)
+            else:  # removed, itself or with its folder; or another name of a file that lost one
+                kinds = EVERYTHING if path not in self._walk.tree else frozenset((LINKS,))
             if kinds:
                 self._maybe.mark(path, kinds)
                 self._cause[path] = record.id
-        for path in manifest.removed:
-            self._maybe.mark(path)
-            self._cause[path] = record.id
         self._told[Key(OUT, record.id)] = record.id
         for name in {*record.launch.env, *record.handoff.env}:
             if record.launch.env.get(name) != record.handoff.env.get(name):
@@ -155,7 +156,7 @@ class _Forecast:
             self._maybe.clear_below(path)
         for path, entry in manifest.entries.items():
             self._maybe.clear(path, EVERYTHING if entry.made else _set_kinds(entry) | {ENT, LINKS})
-            if entry.opaque:
+            if entry.opaque or (entry.made and entry.kind != "dir"):
                 self._maybe.clear_below(path)
 
     def _patch(self, slot: Slot) -> None:
@@ -177,10 +178,10 @@ class _Forecast:
 
 
 def _set_kinds(entry: Entry) -> frozenset[KeyKind]:
-    """What an entry sets of an object that lay below: all that it does not inherit."""
-    kinds: set[KeyKind] = set()
+    """What an entry sets of an object that lay below: all that it does not inherit. A copy-up parts hard links."""
+    kinds: set[KeyKind] = set() if entry.kind == "dir" else {LINKS}
     if not entry.inherit_content and entry.kind != "dir":
-        kinds |= {DAT, LINKS}
+        kinds.add(DAT)
     if not entry.inherit_mode:
         kinds.add(MODE)
     if not entry.inherit_mtime:

@@ -122,8 +122,11 @@ class Pass:
             return not any(_inherited(entry) & self._dirty.kinds(path) for path, entry in entries.items())
         return not any(_inherited(entries[path]) & self._dirty.kinds(path) for path in self._dirty if path in entries)
 
-    def keep(self, slot: Slot, layer: Layer | None = None) -> None:
-        """The slot's record stands. `layer` is what was made of its layer when that was not raw-reusable."""
+    def keep(self, slot: Slot, layer: Layer | None = None) -> frozenset[str]:
+        """The slot's record stands. `layer` is what was made of its layer when that was not raw-reusable.
+
+        Gives the paths that the layer touches.
+        """
         record = slot.record
         assert record is not None, slot
         if layer is not None and layer.id != record.layer.id:
@@ -135,6 +138,7 @@ class Pass:
             touched |= self._new.apply(layer.manifest, layer.id)
             self._compare(touched, slot.name, changed=False)
         self._hand_on(slot, record, _rebased(self.launch, record))
+        return frozenset(touched)
 
     def ran(self, slot: Slot, record: Record) -> None:
         """The slot was run again, or its patch was made: `record` is what stands there now."""

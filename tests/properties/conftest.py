@@ -1,0 +1,8 @@
+"""Puts the model machine within reach of the property tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,195 @@
+"""The central law on the model machine: a repair equals running the corrected history from the start, and runs no more."""
+
+from __future__ import annotations
+
+import os
+
+import machine
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from world import Program, World
+
+from mulligan.errors import UsageError
+from mulligan.model import events as ev
+from mulligan.model.action import LaunchContext
+from mulligan.model.change import Change, Drop, Patch, Replace, Rerun
+from mulligan.model.layer import Entry
+from mulligan.model.record import Record
+from mulligan.repair.planner import build_plan
+
+EXAMPLES = int(os.environ.get("MULLIGAN_EXAMPLES", "300"))
+PATHS = ["/w/a", "/w/b", "/w/d", "/w/d/a", "/w/d/b", "/w/e", "/w/e/a", "/w/l", "/w/l/a"]
+BASE: Program = (
+    ("mkdir", "/w"), ("write", "/w/a", b"A"), ("mkdir", "/w/d"), ("write", "/w/d/a", b"DA"), ("link", "/w/a", "/w/b"),
+    ("symlink", "d", "/w/l"),
+)  # fmt: skip
+
+paths = st.sampled_from(PATHS)
+contents = st.sampled_from([b"", b"1", b"2", b"long"])
+one_path = ["read", "remove", "mkdir", "rmdir", "stat", "exists", "list", "readlink", "utime", "report", "getxattr"]
+simple = st.one_of(
+    st.tuples(st.sampled_from(one_path), paths),
+    st.tuples(st.sampled_from(["write", "append", "setxattr"]), paths, contents),
+    st.tuples(st.sampled_from(["copy", "rename", "link"]), paths, paths),
+    st.tuples(st.just("truncate"), paths, st.sampled_from([0, 1, 5])),
+    st.tuples(st.just("chmod"), paths, st.sampled_from([0o600, 0o644, 0o755])),
+    st.tuples(st.just("symlink"), st.sampled_from(["a", "d", "e", "../w/b"]), paths),
+    st.tuples(st.just("list"), st.just("/w")),
+    st.tuples(st.just("export"), st.just("V"), st.sampled_from(["1", "2"])),
+    st.tuples(st.just("getenv"), st.just("V")),
+)
+ops = st.one_of(simple, simple, simple, st.tuples(st.just("if"), paths, simple, simple))
+programs = st.lists(ops, min_size=1, max_size=4).map(tuple)
+histories = st.lists(programs, min_size=2, max_size=7)
+
+
+@st.composite
+def repairs(draw, world: World) -> tuple[list[Change], dict[str, Program]]:
+    """One to three changes that do not contradict each other."""
+    ids = draw(st.lists(st.sampled_from([s.id for s in world.slots]), min_size=1, max_size=3, unique=True))
+    changes: list[Change] = []
+    new: dict[str, Program] = {}
+    for name in ids:
+        patch = next(s.patch for s in world.slots if s.id == name)
+        what = "drop" if patch else draw(st.sampled_from(["replace", "replace", "drop", "rerun", "patch"]))
+        if what == "replace":
+            new[name] = draw(programs)
+            changes.append(Replace(name, "program"))
+        elif what == "drop":
+            changes.append(Drop(name))
+        elif what == "rerun":
+            changes.append(Rerun(name))
+        else:
+            path = draw(st.sampled_from(["/w/a", "/w/b"]))
+            at = draw(st.sampled_from([None, name]))
+            if not any(isinstance(c, Patch) for c in changes):
+                changes.append(Patch(path, draw(contents), at))
+    return changes or [Rerun(ids[0])], new
+
+
+def check(data_draw, history: list[Program], unseen: type[ev.Event] | None = None, rounds: int = 2) -> None:
+    """Record a history, repair it once and again, and hold each result against the oracle."""
+    world = World(BASE, unseen)
+    for program in history:
+        world.append(program)
+    for _ in range(rounds):
+        changes, new = data_draw(repairs(world))
+        first = first_change(world, changes)
+        suffix = {slot.id for slot in world.slots[first:]}
+        before = {slot.id for slot in world.slots}
+        done = world.repair(changes, new)
+        state, said = done.world.oracle()
+        assert [record.outcome.stdout for record in done.world.records] == said
+        assert machine.shown(done.world.state()) == machine.shown(state)
+        assert {name for name in done.ran if name in before} <= suffix
+        assert done.ran == done.needed or unseen is not None, (done.ran, done.needed)
+        world = done.world
+        if not world.slots:
+            return
+
+
+def first_change(world: World, changes: list[Change]) -> int:
+    """The index of the first slot that a change can reach."""
+    if any(isinstance(change, Patch) for change in changes):
+        return 0
+    return min(n for n, slot in enumerate(world.slots) if any(slot.id == c.id for c in changes if not isinstance(c, Patch)))
+
+
+EVERY = list(HealthCheck)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=EVERY)
+@given(data=st.data(), history=histories)
+def test_repair_equals_rerun(data, history):
+    """A repaired tree, and what each action printed, equal the full serial run of the corrected history; twice in a row.
+
+    And only those actions run again that really saw something else than when they were recorded.
+    """
+    check(data.draw, history)
+
+
+LOOKING = {
+    ev.Read: "read", ev.Stat: "stat", ev.Probe: "exists", ev.Missed: "exists", ev.Link: "readlink", ev.List: "list",
+    ev.XattrRead: "getxattr",
+}  # fmt: skip
+few = st.sampled_from(["/w/a", "/w/d", "/w/d/b", "/w/l"])
+writing = st.one_of(
+    st.tuples(st.sampled_from(["write", "setxattr"]), few, contents),
+    st.tuples(st.sampled_from(["remove", "mkdir"]), few),
+    st.tuples(st.just("chmod"), few, st.sampled_from([0o600, 0o700])),
+    st.tuples(st.just("symlink"), st.sampled_from(["a", "e"]), few),
+)
+
+
+@pytest.mark.parametrize("unseen", list(LOOKING), ids=lambda kind: kind.__name__)
+def test_a_blind_tracer_is_found_out(unseen):
+    """A tracer that fails to report any one kind of observation breaks the law: the suite sees what it claims to see."""
+    one = st.lists(st.one_of(writing, st.tuples(st.just(LOOKING[unseen]), few)), min_size=1, max_size=3).map(tuple)
+
+    @settings(
+        max_examples=4000, deadline=None, suppress_health_check=EVERY, phases=[Phase.generate], database=None,
+        derandomize=True, report_multiple_bugs=False, print_blob=False,
+    )  # fmt: skip
+    @given(data=st.data(), history=st.lists(one, min_size=2, max_size=5))
+    def law(data, history):
+        check(data.draw, history, unseen)
+
+    with pytest.raises(AssertionError):
+        law()
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=EVERY)
+@given(data=st.data(), history=histories)
+def test_the_dry_run_foresees_every_replay(data, history):
+    """Whoever runs again in a repair was said to (or may) do so by the plan, unless an action wrote what it never wrote before."""
+    world = World(BASE)
+    for program in history:
+        world.append(program)
+    changes, new = data.draw(repairs(world))
+    plan = plan_of(world, changes)
+    if plan is None:
+        return
+    done = world.repair(changes, new)
+    old = {record.id: record for record in world.records}
+    later = {record.id: record for record in done.world.records}
+    for name in done.ran:
+        if name in old and _grew(old[name], later[name]):
+            return
+    foreseen = {step.action for step in plan.steps if step.kind in ("may_rerun", "must_rerun")}
+    assert {name for name in done.ran if name in old} <= foreseen
+    assert [step.action for step in plan.steps if step.kind == "drop"] == [n for n in old if n not in later]
+
+
+def plan_of(world: World, changes: list[Change]):
+    """The dry run; None when a patch can't be meant there."""
+    try:
+        return build_plan(
+            world.records,
+            [world.bottom],
+            changes,
+            same_bytes=world.same_bytes,
+            first_launch=LaunchContext(),
+            session="s",
+            head=7,
+        )
+    except UsageError:
+        return None
+
+
+def _grew(old: Record, new: Record) -> bool:
+    """Whether a replay touched what the recorded run had not, its environment included."""
+    before, after = old.layer.manifest.entries, new.layer.manifest.entries
+    grown = any(_sets(entry, before.get(path)) for path, entry in after.items())
+    return grown or not new.layer.manifest.removed <= old.layer.manifest.removed or not _exports(new) <= _exports(old)
+
+
+def _exports(record: Record) -> set[str]:
+    return {name for name, value in record.handoff.env.items() if record.launch.env.get(name) != value}
+
+
+def _sets(new: Entry, old: Entry | None) -> bool:
+    flags = ("inherit_content", "inherit_mode", "inherit_mtime", "inherit_xattrs")
+    if old is None or old.made:
+        return old is None
+    return new.made or any(getattr(old, flag) and not getattr(new, flag) for flag in flags)
