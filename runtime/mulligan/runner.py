@@ -14,6 +14,7 @@ from mulligan.repair.rebase import rematerialise
 from mulligan.repair.replay import NEW
 from mulligan.sandbox.base import base_version
 from mulligan.sandbox.native import NativeSandbox
+from mulligan.sandbox.patch import patch_layer
 from mulligan.sandbox.stack import Stack
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from mulligan.model.action import Action
     from mulligan.model.ids import LayerId
     from mulligan.model.layer import Layer
-    from mulligan.model.tree import Node, Tree
+    from mulligan.model.tree import Tree
     from mulligan.sandbox.base import Base
     from mulligan.sandbox.layer import LayerStore
 
@@ -84,9 +85,9 @@ class Runner:
         """The layer made again from its manifest for another state below it."""
         return rematerialise(self.layers, layer, below, self.stack(under))
 
-    def patch(self, path: str, value: bytes, there: Node | None) -> Layer:
-        """A layer that sets the content of one file."""
-        return self.layers.patch_layer(path, value, there)
+    def patch(self, path: str, value: bytes, under: Sequence[LayerId], mtime_ns: int) -> Layer:
+        """A layer that sets the content of one file of the state that `under` makes."""
+        return patch_layer(self.layers, self.stack(under), path, value, mtime_ns)
 
     def content(self, layer: Layer, path: str) -> bytes:
         """The bytes of a file that the layer holds."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from mulligan.commit import CommitReport, commit
-from mulligan.errors import NotFoundError, RepairFailedError, UsageError
+from mulligan.errors import RepairFailedError, UsageError
 from mulligan.history.journal import NEW
 from mulligan.history.store import SessionRow, Store, default_home
 from mulligan.model.action import Action, LaunchContext
@@ -24,10 +23,14 @@ from mulligan.repair.planner import build_plan
 from mulligan.repair.replay import Replay
 from mulligan.runner import Runner
 from mulligan.sandbox.base import Base, decode_base, encode_base
+from mulligan.sandbox.bases import build_base
+from mulligan.sandbox.imports import import_folder
 from mulligan.sandbox.layer import LayerStore
+from mulligan.states import Files, build_tree, find_differences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
     from types import TracebackType
 
     import networkx as nx
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from mulligan.repair.replay import Progress
     from mulligan.runner import Output
     from mulligan.sandbox.stack import Stack
+    from mulligan.states import Difference
 
 WORKSPACE = "/workspace"
 
@@ -53,51 +57,6 @@ class ActionFailedError(UsageError):
         self.record = record
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One path that differs between two states. `old` and `new` are what each holds there, None for nothing."""
-
-    path: str
-    what: str  # "added", "removed", "changed" (kind, content or target), "mode" (only metadata)
-    old: Node | None
-    new: Node | None
-
-
-@dataclass(frozen=True, slots=True)
-class Why:
-    """What `why` answers: rendered lines for people, and the same as JSON-able data."""
-
-    lines: tuple[str, ...]
-    data: Mapping[str, Any]
-
-
-class Files:
-    """Reading the state at the session's head from outside; symlinks resolve inside the state only."""
-
-    def __init__(self, stack: Callable[[], Stack]) -> None:
-        self._stack = stack
-
-    def read_bytes(self, path: str) -> bytes:
-        """The bytes of a file. Raises NotFoundError, or UsageError for what is no regular file."""
-        return self._stack().read(path)
-
-    def read(self, path: str) -> str:
-        """The text of a file (UTF-8; other bytes become U+FFFD)."""
-        return self.read_bytes(path).decode("utf-8", "replace")
-
-    def list(self, path: str) -> list[str]:
-        """The names in a folder, sorted."""
-        return sorted(self._stack().listdir(path))
-
-    def exists(self, path: str) -> bool:
-        """Whether the path is there (a dangling symlink is)."""
-        return self._stack().exists(path)
-
-    def stat(self, path: str) -> os.stat_result:
-        """lstat(2) of the path, with the owner as on disk."""
-        return self._stack().lstat(path)
-
-
 class Session:
     """One session. Make it with `create` or `open`; use it as a context manager, or `close` it."""
 
@@ -109,7 +68,7 @@ class Session:
         self.base: Base = decode_base(row.base)
         self._bottom = row.bottom
         self._launch = row.launch
-        self._layers = LayerStore(store.home)
+        self._layers = LayerStore(store.home / "layers")
         self._runner = Runner(self.base, self._layers)
         self.files = Files(lambda: self._stack_at(self.head))
 
@@ -137,18 +96,16 @@ class Session:
             store = cleanup.enter_context(Store.open(home or default_home(os.environ)))
             store.refuse_taken(name)
             with store.sharing():
-                layers = LayerStore(store.home)
+                layers = LayerStore(store.home / "layers")
                 made, bottom = build_base(base, layers, environ if environ is not None else os.environ)
                 for source, target in (imports or {}).items():
                     if progress:
                         progress(f"importing {shown(source)}")
-                    bottom.append(layers.import_folder(source, target, made, below=_tree(bottom)))
+                    bottom.append(import_folder(layers, source, target, made, below=build_tree(bottom)))
                 cwd = WORKSPACE
                 launch = LaunchContext({**made.env, **(env or {})}, cwd)
                 origins = {os.path.realpath(s): t for s, t in (imports or {}).items()}
-                store.create(
-                    name, base=encode_base(made), bottom=bottom, launch=launch, config={"imports": origins}
-                )
+                store.create(name, base=encode_base(made), bottom=bottom, launch=launch, config={"imports": origins})
             return cls(store, name, cleanup.pop_all())
 
     @classmethod
@@ -160,6 +117,7 @@ class Session:
 
     def close(self) -> None:
         """Close the store; the session itself stays. Closing twice is harmless."""
+        self._layers.settle()
         self._cleanup.close()
 
     def __enter__(self) -> Self:
@@ -221,9 +179,7 @@ class Session:
                 writes=tuple(writes),
                 **_command(command),
             )
-            record = self._runner.execute(
-                action, launch, self._layer_ids(head), on_stdout=on_stdout, on_stderr=on_stderr
-            )
+            record = self._runner.execute(action, launch, self._layer_ids(head), on_stdout=on_stdout, on_stderr=on_stderr)
             record = self._store.journal.append(self.name, head, record, self._runner.seen([record])).record
         if check and not record.outcome.ok:
             raise ActionFailedError(record)
@@ -252,7 +208,8 @@ class Session:
 
     def diff(self, a: str | None = None, b: str | None = None) -> list[Difference]:
         """What differs: `a` alone, what that action changed; `a` and `b`, from the state after a to that after b; none,
-        from the session's start to its head."""
+        from the session's start to its head.
+        """
         records = self.log()
         ids = [r.id for r in records]
         for name in (a, b):
@@ -264,11 +221,11 @@ class Session:
             old, new = ids.index(ActionId(a)), ids.index(ActionId(a)) + 1
         else:
             old, new = ids.index(ActionId(a)) + 1, ids.index(ActionId(b)) + 1
-        return _differences(self._tree_of(records[:old]), self._tree_of(records[:new]))
+        return find_differences(self._tree_of(records[:old]), self._tree_of(records[:new]))
 
     def read_node(self, node: Node, path: str) -> bytes:
         """The bytes of a file node of a Difference."""
-        return self._layers.read(node.provider, node.origin or path)
+        return self._layers.read(node.provider, path)
 
     def graph(self) -> nx.MultiDiGraph:
         """Who relied on whom: a networkx graph whose edges carry the witness key."""
@@ -365,14 +322,7 @@ class Session:
         return self._runner.stack(self._layer_ids(head))
 
     def _tree_of(self, records: Sequence[Record]) -> Tree:
-        return _tree([*self._bottom_layers(), *(r.layer for r in records)])
-
-
-def _tree(layers: Iterable[Layer]) -> Tree:
-    tree = Tree()
-    for layer in layers:
-        tree.apply(layer.manifest, layer.id)
-    return tree
+        return build_tree([*self._bottom_layers(), *(r.layer for r in records)])
 
 
 def _command(command: str | Sequence[str]) -> dict[str, Any]:
@@ -381,68 +331,3 @@ def _command(command: str | Sequence[str]) -> dict[str, Any]:
     if not command:
         raise UsageError("run an empty command: there is nothing to run", remedy="give a program and its arguments")
     return {"argv": tuple(command)}
-
-
-def _differences(old: Tree, new: Tree) -> list[Difference]:
-    before, after = dict(old.walk("/")), dict(new.walk("/"))
-    out = []
-    for path in sorted(before.keys() | after.keys()):
-        was, now = before.get(path), after.get(path)
-        if was is None or now is None:
-            out.append(Difference(path, "added" if was is None else "removed", was, now))
-        elif (was.kind, was.target, was.provider) != (now.kind, now.target, now.provider) and was.kind != "dir":
-            out.append(Difference(path, "changed", was, now))
-        elif (was.kind, was.mode, was.uid, was.gid) != (now.kind, now.mode, now.uid, now.gid):
-            out.append(Difference(path, "mode" if was.kind == now.kind else "changed", was, now))
-    return out
-
-
-def remove(name: str, home: Path | None = None) -> None:
-    """Remove a session; gc frees what no other session shares with it."""
-    with Store.open(home or default_home(os.environ)) as store, store.locked(name):
-        store.remove(name)
-
-
-def sessions(home: Path | None = None) -> list[SessionRow]:
-    """All sessions of a store, by name."""
-    with Store.open(home or default_home(os.environ)) as store:
-        return store.list()
-
-
-@dataclass(frozen=True, slots=True)
-class GcReport:
-    """What gc freed: layers and records that no session reaches, and their bytes on disk."""
-
-    layers: int
-    records: int
-    bytes: int
-
-
-def gc(home: Path | None = None, on_wait: Callable[[], None] | None = None, *, dry_run: bool = False) -> GcReport:
-    """Free what no session reaches: rolled back history, removed sessions, leavings of killed processes."""
-    with Store.open(home or default_home(os.environ)) as store, store.exclusive(on_wait):
-        layers = LayerStore(store.home)
-        collected = store.journal.collect() if not dry_run else None
-        known = store.journal.live_layers()
-        freed = 0
-        gone = layers.orphans(known)
-        for layer in gone:
-            freed += layers.disk_bytes(layer)
-            if not dry_run:
-                layers.remove(layer)
-        return GcReport(len(gone), collected.records if collected else 0, freed)
-
-
-__all__ = [
-    "ActionFailedError",
-    "CommitReport",
-    "Difference",
-    "Files",
-    "GcReport",
-    "NotFoundError",
-    "Session",
-    "Why",
-    "gc",
-    "remove",
-    "sessions",
-]

@@ -57,12 +57,14 @@ def ways(session: Session, argv: Sequence[str], cwd: Path, name: str) -> dict[st
 
 def main() -> None:
     """Print the table."""
-    print(f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}")
+    print(
+        f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
+    )
     print(f"{'milliseconds':<44} {'median':>9} {'5 %':>9} {'95 %':>9}")
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder, "project")
         work.mkdir()
-        (work / "hello.c").write_text("#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n")
+        (work / "hello.c").write_text('#include <stdio.h>\nint main(void) { puts("hello"); return 0; }\n')
         with Session.create("bench", imports={str(work): "/workspace"}, home=Path(folder, "store")) as session:
             table = [
                 ("true", ["true"], ROUNDS),

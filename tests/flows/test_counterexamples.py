@@ -30,10 +30,12 @@ class History:
         self.twin = self.session.branch(f"{name}-twin")
 
     def close(self) -> None:
+        """Close both sessions."""
         self.twin.close()
         self.session.close()
 
     def run(self, *commands: str) -> list[str]:
+        """Run each command as an action; their ids."""
         return [self.session.run(c).id for c in commands]
 
     def repair(self, *changes: Change, rerun: Sequence[str], keep_going: bool = False) -> Report:

@@ -31,28 +31,28 @@ WORK = {
     ),
     "make": (
         ["gcc", "make"],
-        "mkdir src && cd src && for i in 1 2 3 4 5 6; do echo \"int f$i(void) { return $i; }\" > f$i.c; done"
+        ('mkdir src && cd src && for i in 1 2 3 4 5 6; do echo "int f$i(void) { return $i; }" > f$i.c; done'
         " && printf '#include <stdio.h>\\nint f1(void), f6(void);\\nint main(void) { printf(\"%%d\\\\n\", f1() + f6()); return 3; }\\n'"
         " > main.c && printf 'prog: main.o f1.o f2.o f3.o f4.o f5.o f6.o\\n\\t$(CC) -o $@ $^\\n' > Makefile"
-        " && make -s -j2 && ./prog",
+        " && make -s -j2 && ./prog"),
     ),
     "sqlite3": (
         ["python3"],
-        "python3 -c \"import sqlite3; c = sqlite3.connect('x.db'); c.execute('pragma journal_mode=wal').fetchall();"
+        ("python3 -c \"import sqlite3; c = sqlite3.connect('x.db'); c.execute('pragma journal_mode=wal').fetchall();"
         " c.execute('create table t (a)'); c.executemany('insert into t values (?)', [(i,) for i in range(500)]); c.commit();"
-        " print(c.execute('select sum(a), count(*) from t').fetchall())\"",
+        " print(c.execute('select sum(a), count(*) from t').fetchall())\""),
     ),
     "tar": (
         ["tar", "gzip"],
-        "mkdir -p d/e && seq 1000 > d/n && ln -s n d/l && ln d/n d/e/hard && chmod 640 d/n && tar czf d.tgz d && rm -r d"
-        " && tar xzf d.tgz && find d -printf '%P %y %m %l %n\\n' | sort && gzip -k d/n; gunzip -c d/n.gz | md5sum",
+        ("mkdir -p d/e && seq 1000 > d/n && ln -s n d/l && ln d/n d/e/hard && chmod 640 d/n && tar czf d.tgz d && rm -r d"
+        " && tar xzf d.tgz && find d -printf '%P %y %m %l %n\\n' | sort && gzip -k d/n; gunzip -c d/n.gz | md5sum"),
     ),
     "find": (["find"], "mkdir -p a/b c && touch a/1.txt a/b/2.txt c/3.md && find . -name '*.txt' -print0 | sort -z | xargs -0 -n1 echo got"),
     "threads": (
         ["python3"],
-        "python3 -c \"import threading, pathlib\ndef work(i):\n  for k in range(40): pathlib.Path(f'f{i}').open('a').write(str(k))\n"
+        ("python3 -c \"import threading, pathlib\ndef work(i):\n  for k in range(40): pathlib.Path(f'f{i}').open('a').write(str(k))\n"
         "ts = [threading.Thread(target=work, args=(i,)) for i in range(8)]\n[t.start() for t in ts]; [t.join() for t in ts]\n"
-        "print(sorted((p.name, p.stat().st_size) for p in pathlib.Path('.').glob('f*')))\"",
+        "print(sorted((p.name, p.stat().st_size) for p in pathlib.Path('.').glob('f*')))\""),
     ),
     "substitution": (["bash"], "seq 5 > a; seq 3 8 > b; diff <(sort a) <(sort b); echo $?; cat /dev/fd/3 3< <(echo deep) | tee >(wc -c > n) > /dev/null; wc -l < a"),
     "pipeline": (["bash"], "set -o pipefail; yes | head -1000 | grep -c y; echo ${PIPESTATUS[@]}; exit 7"),

@@ -12,11 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mulligan import Drop, Replace, Rerun, Session
+from mulligan.model.ids import ActionId
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from mulligan.model.change import Change
 
 EXAMPLES = int(os.environ.get("MULLIGAN_EXAMPLES", "300"))
 PATHS = ["t/a", "t/b", "t/d", "t/d/x", "t/d/y", "t/e", "t/e/x", "t/l"]
@@ -78,31 +77,38 @@ def dump(session: Session) -> str:
 )
 @given(history=histories, changes=st.lists(edits, min_size=1, max_size=2, unique_by=lambda e: e.index))
 @pytest.mark.timeout(1200)
-def test_repair_equals_rerun(
-    history: list[tuple[str, ...]], changes: list[Edit], project: Path, shared_home: Path
-) -> None:
+def test_repair_equals_rerun(history: list[tuple[str, ...]], changes: list[Edit], project: Path, shared_home: Path) -> None:
     """The tree and every output after a repair equal those of a full serial run of the corrected history."""
     name = f"p{os.urandom(6).hex()}"
-    todo = {e.index: e for e in changes if e.index < len(history)}
-    with Session.create(name, imports={str(project): "/workspace"}, home=shared_home) as session:
-        with session.branch(f"{name}-oracle") as oracle:
-            ids = [session.run(argv(ops)).id for ops in history]
-            corrected = []
-            assertions: list[Change] = []
-            for index, ops in enumerate(history):
-                edit = todo.get(index)
-                if edit is None or edit.kind == "rerun":
-                    corrected.append((ids[index], ops))
-                elif edit.kind == "replace":
-                    corrected.append((ids[index], edit.instead))
-                if edit is not None:
-                    made = {"replace": Replace(ids[index], argv(edit.instead)), "drop": Drop(ids[index]), "rerun": Rerun(ids[index])}
-                    assertions.append(made[edit.kind])
-            outputs = [(one, oracle.run(argv(ops)).stdout) for one, ops in corrected]
-            report = session.apply(session.plan(*assertions))
-            assert report.applied
-            assert [(r.id, r.stdout) for r in session.log()] == outputs
-            assert dump(session) == dump(oracle)
-            first = min((ids.index(i) for i in (c.id for c in assertions if not isinstance(c, type(None)))), default=len(ids))
-            assert set(report.ran) <= set(ids[first:])
-            assert set(report.ran) | set(report.kept) | set(report.dropped) == set(ids)
+    with (
+        Session.create(name, imports={str(project): "/workspace"}, home=shared_home) as session,
+        session.branch(f"{name}-oracle") as oracle,
+    ):
+        ids = [session.run(argv(ops)).id for ops in history]
+        corrected, assertions = correct(ids, history, {e.index: e for e in changes if e.index < len(history)})
+        outputs = [(one, oracle.run(argv(ops)).stdout) for one, ops in corrected]
+        report = session.apply(session.plan(*assertions))
+        assert report.applied
+        assert [(r.id, r.stdout) for r in session.log()] == outputs
+        assert dump(session) == dump(oracle)
+        named = [ids.index(ActionId(str(c.id))) for c in assertions]
+        assert set(report.ran) <= set(ids[min(named, default=len(ids)) :])
+        assert set(report.ran) | set(report.kept) | set(report.dropped) == set(ids)
+
+
+def correct(
+    ids: list[ActionId], history: list[tuple[str, ...]], edits: dict[int, Edit]
+) -> tuple[list[tuple[ActionId, tuple[str, ...]]], list[Replace | Drop | Rerun]]:
+    """The corrected history for the oracle, and the changes that say the same to the repair."""
+    corrected: list[tuple[ActionId, tuple[str, ...]]] = []
+    assertions: list[Replace | Drop | Rerun] = []
+    for index, (one, ops) in enumerate(zip(ids, history, strict=True)):
+        edit = edits.get(index)
+        if edit is None or edit.kind == "rerun":
+            corrected.append((one, ops))
+        elif edit.kind == "replace":
+            corrected.append((one, edit.instead))
+        if edit is not None:
+            made = {"replace": Replace(one, argv(edit.instead)), "drop": Drop(one), "rerun": Rerun(one)}
+            assertions.append(made[edit.kind])
+    return corrected, assertions

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from mulligan.model.record import Record
     from mulligan.model.tree import Node
-    from mulligan.session import Difference, Session
+    from mulligan.session import Session
+    from mulligan.states import Difference
 
 WORKSPACE = "/workspace"
 OUTPUT_SHOWN = 4000  # bytes of stdout and stderr that `show` prints; --json has all of them
@@ -220,9 +221,15 @@ def _diff_lines(row: Difference, old: bytes | None, new: bytes | None) -> Iterat
     if any(b"\0" in side for side in sides):
         yield f"  binary: {len(sides[0])} bytes before, {len(sides[1])} after"
         return
-    before, after = ([escape(line, keep="\t") for line in side.split(b"\n")] for side in sides)
+    before, after = ([escape(line, keep="\t") for line in _lines(side)] for side in sides)
     for line in list(difflib.unified_diff(before, after, n=2, lineterm=""))[2:]:  # without the two lines of file names
         yield f"  {line}"
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """The lines of a file, without their ends; a last line that has none is followed by a line that says so."""
+    *lines, last = data.split(b"\n")
+    return [*lines, last, b"\\ no newline at the end"] if last else lines
 
 
 @click.command("cat", epilog=example("mulligan cat out.csv > out.csv"))
@@ -283,7 +290,15 @@ def ls_command(
             out.append(one)
         print_json(out)
     elif long:
-        rows = [(e.kind, f"{e.mode:04o}", str(e.size), n + (f" -> {e.target}" if e.kind == "link" else "")) for n, e in found]
+        rows = [
+            (
+                e.kind,
+                f"{e.mode:04o}",
+                "-" if e.kind == "dir" else str(e.size),
+                n + (f" -> {e.target}" if e.kind == "link" else ""),
+            )
+            for n, e in found
+        ]
         table(("KIND", "MODE", "SIZE", "NAME"), rows)
     else:
         for name, entry in found:

@@ -67,7 +67,7 @@ def commit_command(
 @pass_caller
 def ps_command(caller: Caller, as_json: bool) -> None:
     """List the sessions of the store: their actions, base and age."""
-    from mulligan import session as sessions  # noqa: PLC0415 - not needed for --help
+    from mulligan import upkeep as sessions  # noqa: PLC0415 - not needed for --help
     from mulligan.cli.jsonview import print_json  # noqa: PLC0415
     from mulligan.cli.render import echo, table  # noqa: PLC0415
 
@@ -105,7 +105,7 @@ def _day(created_ns: int) -> str:
 @pass_caller
 def rm_command(caller: Caller, name: str, as_json: bool) -> None:
     """Remove the session NAME with its history. Branches made from it stay. `mulligan gc` frees the space."""
-    from mulligan import session as sessions  # noqa: PLC0415 - not needed for --help
+    from mulligan import upkeep as sessions  # noqa: PLC0415 - not needed for --help
     from mulligan.cli.jsonview import print_json  # noqa: PLC0415
     from mulligan.cli.render import echo, escape  # noqa: PLC0415
 
@@ -122,7 +122,7 @@ def rm_command(caller: Caller, name: str, as_json: bool) -> None:
 @pass_caller
 def gc_command(caller: Caller, dry_run: bool, as_json: bool) -> None:
     """Free what no session reaches: rolled back history, removed sessions, what a killed process left behind."""
-    from mulligan import session as sessions  # noqa: PLC0415 - not needed for --help
+    from mulligan import upkeep as sessions  # noqa: PLC0415 - not needed for --help
     from mulligan.cli.jsonview import print_json  # noqa: PLC0415
     from mulligan.cli.render import echo, size  # noqa: PLC0415
 

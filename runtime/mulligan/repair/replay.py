@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from mulligan.model.layer import Layer
     from mulligan.model.plan import Plan
-    from mulligan.model.tree import Node, Tree
+    from mulligan.model.tree import Tree
     from mulligan.repair.dirty import SameBytes
     from mulligan.repair.schedule import Slot
 
@@ -45,7 +45,7 @@ class Workshop(Protocol):
     def rematerialise(self, layer: Layer, below: Tree, under: Sequence[LayerId]) -> Layer:
         """The layer made again from its manifest for another state below."""
 
-    def patch(self, path: str, value: bytes, there: Node | None) -> Layer:
+    def patch(self, path: str, value: bytes, under: Sequence[LayerId], mtime_ns: int) -> Layer:
         """A layer that sets the content of one file; mode and owner are those of what is there, if anything."""
 
     def content(self, layer: Layer, path: str) -> bytes:
@@ -159,15 +159,16 @@ class Replay:
 
     def _put_patch(self, slot: Slot, action: Action, path: str, value: bytes, revision: int) -> None:
         check_patch(path, self._walk.tree)
-        layer = self._workshop.patch(path, value, self._walk.tree.get(path))
-        launch, now = self._walk.launch, time.time_ns()
+        at = self._slot_time(path)
+        layer = self._workshop.patch(path, value, tuple(self._below), at)
+        launch = self._walk.launch
         record = Record(
             record_id=NEW,
             revision=revision,
             action=action,
             launch=launch,
             handoff=launch,
-            outcome=Outcome(exit_code=0, signal=None, started_ns=now, ended_ns=now),
+            outcome=Outcome(exit_code=0, signal=None, started_ns=at, ended_ns=at),
             footprint=Footprint(
                 probed=frozenset((parent(path),)), wrote=frozenset((path,)), launch_env=launch.env, launch_cwd=launch.cwd
             ),
@@ -175,6 +176,13 @@ class Replay:
         )
         self._walk.ran(slot, record)
         self._append(record)
+
+    def _slot_time(self, path: str) -> int:
+        """The time of a patch's slot: right after what stands before it, so that later kept files stay newer."""
+        if self._records:
+            return self._records[-1].outcome.ended_ns + 1
+        there = self._walk.tree.get(path)
+        return there.mtime_ns + 1 if there is not None else time.time_ns()
 
     def _append(self, record: Record) -> None:
         self._records.append(record)
