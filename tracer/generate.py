@@ -35,6 +35,7 @@ DATA_NEEDS_EXIT, DATA_UNKNOWN, DATA_FOREIGN = 0x100, 0x200, 0x400
 CLONE_NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 CLONE_UNTRACED, CLONE_NEWTIME = 0x00800000, 0x80
 SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER = 1, 8
+PR_SET_DUMPABLE = 4
 TIOCSTI, TIOCLINUX, FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR = 0x5412, 0x541C, 0x40086602, 0x401C5820
 
 
@@ -83,6 +84,16 @@ def build_test(name: str, traced: int) -> Program:
                 Insn(JEQ, 1, 2, FS_IOC_FSSETXATTR),
                 *eperm,
                 *ret(RET_ERRNO | ERRNO["EOPNOTSUPP"]),
+                *ret(RET_ALLOW),
+            )
+        case "stays_dumpable":
+            # The tracer could not read /proc of a process that is not; it is told that it was done (errno 0).
+            return (
+                low_half(0),
+                Insn(JEQ, 0, 3, PR_SET_DUMPABLE),
+                low_half(1),
+                Insn(JEQ, 0, 1, 0),
+                *ret(RET_ERRNO),
                 *ret(RET_ALLOW),
             )
         case "no_listener":

@@ -140,9 +140,10 @@ static void on_exit_stop(struct loop *loop, struct task *task)
 	loop->result->exit_stops++;
 	if (task->pending.row == NULL || !call_info(loop, task->tid, &info) || info.op != PTRACE_SYSCALL_INFO_EXIT)
 		return;
-	/* -ERESTARTSYS … -ERESTART_RESTARTBLOCK: nothing happened, the call will enter again. */
-	if (info.exit.rval > -512 || info.exit.rval < -516)
-		decode_leave(&loop->tracer, task, info.exit.rval);
+	int64_t result = info.exit.rval;
+	if (result <= -512 && result >= -516)
+		result = -EINTR; /* -ERESTARTSYS … -ERESTART_RESTARTBLOCK: it will enter again, or fail so */
+	decode_leave(&loop->tracer, task, result);
 	task_drop_pending(task);
 }
 
@@ -150,9 +151,12 @@ static struct task *on_exec(struct loop *loop, struct task *task)
 {
 	unsigned long former = 0;
 
-	/* An exec from a thread that is not the leader goes on under the leader's id. */
-	if (request(loop, PTRACE_GETEVENTMSG, task->tid, 0, (uintptr_t)&former) && (pid_t)former != task->tid)
+	/* An exec from a thread that is not the leader goes on under the leader's id; the leader is gone, unreported. */
+	if (request(loop, PTRACE_GETEVENTMSG, task->tid, 0, (uintptr_t)&former) && (pid_t)former != task->tid) {
+		if (task->pending.row != NULL)
+			decode_lost(&loop->tracer, task);
 		task = tasks_rename(&loop->tracer.tasks, (pid_t)former, task->tid);
+	}
 	if (task->pending.row != NULL)
 		decode_exec_done(&loop->tracer, task);
 	task_drop_pending(task);

@@ -326,10 +326,13 @@ static struct found named(struct tracer *t, struct task *task, const char *link,
 
 	for (int tries = 0; tries < 3; tries++) { /* the object may be moved between the calls here */
 		ssize_t len = proc_readlink(t, task, link, text, sizeof text);
-		if (len == -ENAMETOOLONG)
-			incomplete(t, "walk_failed", "36");
-		if (len <= 0)
+		if (len == -ENOENT || len == -ESRCH)
+			return nothing(); /* no such descriptor, or the task was killed */
+		if (len <= 0) {
+			snprintf(text, sizeof text, "%d", (int)-len);
+			incomplete(t, "walk_failed", text);
 			return nothing();
+		}
 		if (text[0] != '/')
 			return (struct found){.what = FOUND_NAMELESS};
 		uint32_t id = out_path(t->out, text, (size_t)len);
