@@ -1,11 +1,12 @@
-"""Rebase: a kept layer made again on another state below it, from its manifest, by hard links.
+"""Rebase: a kept layer made again on another state below it, from its manifest, by copies (reflinks where there are any).
 
 Knows layers, the tree that will be below, and the stack that provides its bytes. A raw upper directory holds more than was
 meant: parents copied up with their old metadata, the old content of a file of which only the mode was set. Where the
 state below has changed, those parts must come from the new state; what the action made itself stays its very own file.
 
-A hard-linked file belongs to several layers, so nothing of it may ever be changed in place: a file whose metadata or
-content differ from the old layer's is copied. Whiteouts are kept where there still is something to hide.
+Rejected: hard links from the old layer. They would cost no bytes, but overlayfs shows the link count of the real inode
+(without `index`, see ovl_getattr), so every file of both layers would show one link too many to the next stat(2), which a
+run from the start would not. Whiteouts are kept where there still is something to hide.
 """
 
 from __future__ import annotations
@@ -77,11 +78,9 @@ class _Rebase:
         if now.kind == "dir":
             self._folder(path, now)
         elif now.kind != "file":
-            self._node(path, entry, now)
+            self._node(path, now)
         elif now.inherit_content and node is not None and (node.provider, path) != (self._layer.id, path):
             self._file_from_below(path, now, node)
-        elif _same_on_disk(entry, now):
-            self._link(path, now)
         else:
             self._copy(path, now)
 
@@ -91,12 +90,10 @@ class _Rebase:
         else:
             self._writer.folder(path, entry)
 
-    def _node(self, path: str, old: Entry, now: Entry) -> None:
+    def _node(self, path: str, now: Entry) -> None:
         first = self._first_name(path, now)
         if first is not None:
             self._writer.same_as(first, path, now)
-        elif _same_on_disk(old, now):
-            self._link(path, now)
         else:
             self._writer.node(path, now)
 
@@ -109,12 +106,8 @@ class _Rebase:
             self._copied[path] = path
         return None
 
-    def _link(self, path: str, entry: Entry) -> None:
-        with self._layers.holder(self._layer.id, path) as (folder, name):
-            self._writer.hard_link(folder, name, path, entry)
-
     def _copy(self, path: str, entry: Entry) -> None:
-        """The layer's own content with other metadata."""
+        """The layer's own content."""
         first = self._first_name(path, entry)
         if first is not None:
             self._writer.same_as(first, path, entry)
@@ -141,9 +134,3 @@ def _inherited(entry: Entry, node: Node) -> Entry:
     if entry.inherit_mtime:
         entry = replace(entry, mtime_ns=node.mtime_ns)
     return replace(entry, xattrs=node.xattrs) if entry.inherit_xattrs else entry
-
-
-def _same_on_disk(old: Entry, now: Entry) -> bool:
-    """Whether the old layer's object can be linked as it is."""
-    names = ("kind", "mode", "uid", "gid", "size", "mtime_ns", "target", "rdev", "xattrs")
-    return all(getattr(old, name) == getattr(now, name) for name in names)
