@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -48,13 +49,13 @@ class Story:
         if not self._quiet:
             steps_table(plan.steps, lambda step: step.kind.replace("_", " "), records, what=False)
 
-    def repaired(self, report: Report, records: Sequence[Record]) -> None:
+    def repaired(self, report: Report, before: Sequence[Record], after: Sequence[Record]) -> None:
         """Tell what was kept and what ran again."""
         from mulligan.cli.repair import outcome_word, steps_table  # noqa: PLC0415 - not needed for --help
 
         self.report = report
         if not self._quiet:
-            steps_table(report.plan.steps, lambda step: outcome_word(report, step), records, what=False)
+            steps_table(report.plan.steps, lambda step: outcome_word(report, step, before, after), after, what=False)
 
 
 @click.command("demo", epilog=example("mulligan demo"))
@@ -68,7 +69,7 @@ def demo_command(caller: Caller, as_json: bool) -> None:
     from mulligan.demo import run_demo  # noqa: PLC0415 - not needed for --help
 
     story = Story(quiet=as_json)
-    with Progress("running the demo" if as_json else "working"):
+    with Progress("running the demo") if as_json else nullcontext():  # told at length, the story is its own progress
         name = run_demo(caller.home, caller.environ, story)
     if as_json:
         from mulligan.cli.jsonview import print_json, report_json  # noqa: PLC0415

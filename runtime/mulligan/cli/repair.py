@@ -82,19 +82,20 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
     if not changes:
         raise UsageError("say what to correct: --replace, --drop, --rerun or --patch", remedy="see `mulligan repair --help`")
     with caller.open(session) as opened:
+        before = opened.log()
         plan = opened.plan(*changes)
         if dry_run:
             if as_json:
                 caller.print_json(plan_json(plan))
             else:
-                _tell_plan(plan, opened.log())
+                _tell_plan(plan, before)
             return
         with Progress("repairing") as progress:
             report = opened.apply(plan, keep_going=keep_going, progress=telling(progress))
         if as_json:
             caller.print_json(report_json(report))
         else:
-            _tell_report(report, opened.log())
+            _tell_report(report, before, opened.log())
     if not report.applied:
         raise RepairFailedError(
             f"{', '.join(report.failed) or 'a replayed action'} failed, so the repair was not applied",
@@ -190,21 +191,24 @@ _KINDS: Sequence[tuple[StepKind, str]] = (
 )
 
 
-def outcome_word(report: Report, step: Step) -> str:
-    """What a repair did with one action, in a word or two."""
+def outcome_word(report: Report, step: Step, before: Sequence[Record], after: Sequence[Record]) -> str:
+    """What a repair did with one action, in a word or two; how it ends now where it ended otherwise before."""
+    from mulligan.cli.history import status_word  # noqa: PLC0415 - not needed for --help
+
     if step.action in report.dropped:
         return "dropped"
     if step.action in report.ran:
-        if step.action in report.failed:
-            return "ran: failed"
-        return "ran: other status" if step.action in report.diverged else "ran"
+        was, now = ({r.id: status_word(r) for r in records}.get(step.action) for records in (before, after))
+        if step.action in report.diverged and was and now and was != now:
+            return f"ran: {was} -> {now}"
+        return "ran: failed" if step.action in report.failed else "ran"
     return "kept (cut off)" if step.action in report.cut_off else "kept"
 
 
-def _tell_report(report: Report, records: Sequence[Record]) -> None:
+def _tell_report(report: Report, before: Sequence[Record], after: Sequence[Record]) -> None:
     from mulligan.cli.render import echo  # noqa: PLC0415 - not needed for --help
 
-    steps_table(report.plan.steps, lambda step: outcome_word(report, step), records)
+    steps_table(report.plan.steps, lambda step: outcome_word(report, step, before, after), after)
     done = "applied" if report.applied else "not applied"
     echo(
         f"repair {done}: {len(report.ran)} ran, {len(report.kept)} kept, {len(report.dropped)} dropped, {report.seconds:.2f} s"

@@ -41,7 +41,7 @@ class Narrator(Protocol):
     def planned(self, plan: Plan, records: Sequence[Record]) -> None:
         """This is what a repair would do."""
 
-    def repaired(self, report: Report, records: Sequence[Record]) -> None:
+    def repaired(self, report: Report, before: Sequence[Record], after: Sequence[Record]) -> None:
         """This is what the repair did."""
 
 
@@ -116,7 +116,7 @@ def _repair(session: Session, records: Sequence[Record], narrator: Narrator) -> 
     report = session.apply(plan)
     repaired = session.log()
     narrator.say("\nThe repair:")
-    narrator.repaired(report, repaired)
+    narrator.repaired(report, records, repaired)
     last = repaired[-1]
     narrator.say(f"\n{last.id} says now: {last.stdout.strip()}")
     _must(report.applied, "the repair was not applied", repaired)
