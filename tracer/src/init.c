@@ -41,19 +41,34 @@ _Noreturn static void reap_until(pid_t guest)
 	}
 }
 
-_Noreturn void init_run(const struct spec *spec, const struct ids *ids, int parent, int channel)
+/* C has T's command line in its memory, which names files of the host, and /proc/1/cmdline is for everyone to read
+ * (proc_pid_cmdline(5)). */
+static void hide_arguments(char *const *argv)
+{
+	static const char title[] = "init";
+
+	for (size_t i = 0; argv[i]; i++) {
+		size_t length = strlen(argv[i]);
+		memset(argv[i], 0, length);
+		if (!i && length >= sizeof title)
+			memcpy(argv[i], title, sizeof title);
+	}
+}
+
+_Noreturn void init_run(const struct launch_request *request, int parent, int channel)
 {
 	struct failure failure = {.operation = ""};
 	int failed = bind_to_parent(parent, &failure);
 
+	hide_arguments(request->argv);
 	if (!failed)
-		failed = sandbox_enter(spec, ids, &failure);
+		failed = sandbox_enter(request->spec, request->ids, &failure);
 	pid_t guest = -1;
 	if (!failed) {
 		/* A user namespace below ours: no capability in it reaches a mount, a network or a process of ours. */
 		guest = sys_fork(CLONE_NEWUSER | SIGCHLD, NULL);
 		if (guest == 0)
-			guest_run(spec, ids, channel);
+			guest_run(request->spec, request->ids, channel);
 		if (guest < 0)
 			failed = fail(&failure, "userns", errno, "clone(CLONE_NEWUSER): %s", strerror(errno));
 	}

@@ -38,7 +38,7 @@ static int make_channel(int ends[2], struct failure *failure)
 	return 0;
 }
 
-static int start_init(const struct spec *spec, const struct ids *ids, const int ends[2], struct launched *out,
+static int start_init(const struct launch_request *request, const int ends[2], struct launched *out,
 		      struct failure *failure)
 {
 	cleanup_fd int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
@@ -48,7 +48,7 @@ static int start_init(const struct spec *spec, const struct ids *ids, const int 
 	out->init_pid = sys_fork((unsigned long)SANDBOX_NAMESPACES | CLONE_PIDFD | SIGCHLD, &out->init_pidfd);
 	if (out->init_pid == 0) {
 		close(ends[0]);
-		init_run(spec, ids, self, ends[1]);
+		init_run(request, self, ends[1]);
 	}
 	if (out->init_pid < 0)
 		return fail(failure, "namespaces", errno, "making the namespaces: %s", strerror(errno));
@@ -119,7 +119,7 @@ static int bring_up(const struct spec *spec, const struct ids *ids, int channel,
 	return out->root_fd < 0 ? out->root_fd : 0;
 }
 
-int launch(const struct spec *spec, const struct ids *ids, int control_fd, struct launched *out, struct failure *failure)
+int launch(const struct launch_request *request, struct launched *out, struct failure *failure)
 {
 	int ends[2] = {-1, -1};
 
@@ -128,15 +128,15 @@ int launch(const struct spec *spec, const struct ids *ids, int control_fd, struc
 	cleanup_fd int channel = ends[0];
 	cleanup_fd int theirs = ends[1];
 	if (!failed)
-		failed = start_init(spec, ids, ends, out, failure);
+		failed = start_init(request, ends, out, failure);
 	if (failed)
 		return failed;
 	close_fd(&theirs); /* so that the death of C and G is the end of the channel */
-	failed = control_watch(control_fd, out->init_pidfd);
+	failed = control_watch(request->control_fd, out->init_pidfd);
 	if (failed)
 		fail(failure, "control", -failed, "watching the control descriptor: %s", strerror(-failed));
 	else
-		failed = bring_up(spec, ids, channel, out, failure);
+		failed = bring_up(request->spec, request->ids, channel, out, failure);
 	if (failed) {
 		sys_pidfd_send_signal(out->init_pidfd, SIGKILL);
 		RETRY(waitpid(out->init_pid, NULL, __WALL));

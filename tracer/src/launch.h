@@ -25,5 +25,12 @@ struct launched {
 	int root_fd;	 /* O_PATH descriptor of the guest's root folder */
 };
 
-/* 0 and *out, or -errno and *failure; then nothing of the sandbox is left. `control_fd` ends it early (control.h). */
-int launch(const struct spec *spec, const struct ids *ids, int control_fd, struct launched *out, struct failure *failure);
+struct launch_request {
+	const struct spec *spec;
+	const struct ids *ids;
+	int control_fd;	     /* ends it all early: control.h */
+	char *const *argv;   /* T's own, which C overwrites */
+};
+
+/* 0 and *out, or -errno and *failure; then nothing of the sandbox is left. */
+int launch(const struct launch_request *request, struct launched *out, struct failure *failure);

@@ -19,6 +19,10 @@
 #define TRUSTED_PREFIX "trusted.overlay."
 #define USER_PREFIX "user.overlay."
 
+/* A path of n levels is told n times, once per object on it: without a bound a guest of a few thousand mkdir calls
+ * would make gigabytes of events. */
+enum { MAX_PATH_BYTES = 16 * PATH_MAX };
+
 /* The names of one folder that are still to be visited. */
 struct level {
 	char **names;
@@ -57,7 +61,7 @@ static void free_attributes(struct attributes *attributes)
 
 static int walk_error(struct walk *walk, int error, const char *what)
 {
-	return fail(walk->failure, "walk", error, "%s %s: %s", what, walk->path, strerror(error));
+	return fail(walk->failure, "walk", error, "%s %.300s: %s", what, walk->path, strerror(error));
 }
 
 /* Where the l…xattr calls find the object without a path of ours getting long. */
@@ -282,6 +286,8 @@ static int set_path(struct walk *walk, const struct level *level, const char *na
 	size_t length = level->path_length == 1 ? 0 : level->path_length; /* "/" ends in its separator */
 	size_t needed = length + 1 + strlen(name) + 1;
 
+	if (needed > MAX_PATH_BYTES)
+		return walk_error(walk, ENAMETOOLONG, "naming an object below");
 	if (needed > walk->path_room) {
 		char *larger = realloc(walk->path, needed * 2);
 		if (!larger)

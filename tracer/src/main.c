@@ -40,14 +40,6 @@ static int parse_descriptors(int argc, char **argv, int descriptors[DESCRIPTORS]
 	return 0;
 }
 
-/* C keeps T's command line, and /proc/1/cmdline is for everyone to read (proc_pid_cmdline(5)). */
-static void hide_arguments(int argc, char **argv)
-{
-	for (int i = 0; i < argc; i++)
-		memset(argv[i], 0, strlen(argv[i]));
-	memcpy(argv[0], "init", 5); /* there is room: the program's name is never that short */
-}
-
 static int read_spec(int fd, struct spec *spec, struct failure *failure)
 {
 	struct spec_error error;
@@ -92,32 +84,31 @@ static void finish(struct launched *launched, const struct trace_result *result)
 	close_fd(&launched->root_fd); /* it kept the guest's mounts alive */
 }
 
-static int run(const struct spec *spec, const struct ids *ids, const int descriptors[DESCRIPTORS], struct out *out,
-	       struct failure *failure)
+static int run(const struct launch_request *request, int status, struct out *out, struct failure *failure)
 {
 	struct launched launched;
 	struct trace_result result = {0};
-	cleanup_fd int upper = open(spec->upper, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_fd int upper = open(request->spec->upper, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (upper < 0)
-		return fail(failure, "upper", errno, "%s: %s", spec->upper, strerror(errno));
-	int failed = launch(spec, ids, descriptors[CONTROL], &launched, failure);
+		return fail(failure, "upper", errno, "%s: %s", request->spec->upper, strerror(errno));
+	int failed = launch(request, &launched, failure);
 	if (failed)
 		return failed;
-	status_line(descriptors[STATUS], "started %d", launched.guest_pid);
+	status_line(status, "started %d", launched.guest_pid);
 	failed = trace_run(&launched, out, &result);
 	finish(&launched, &result);
 	if (failed || !result.finished)
 		return fail(failure, result.where ? result.where : "trace", failed ? -failed : ECHILD, "tracing: %s",
 			    failed ? strerror(-failed) : "the command's end was not seen");
-	if (spec->walk)
-		failed = layerwalk(upper, ids, out, failure);
+	if (request->spec->walk)
+		failed = layerwalk(upper, request->ids, out, failure);
 	if (failed)
 		return failed;
 	failed = out_end(out, result.seccomp_stops, result.exit_stops);
 	if (failed)
 		return fail(failure, "events", -failed, "writing the events: %s", strerror(-failed));
-	report_outcome(descriptors[STATUS], &result);
+	report_outcome(status, &result);
 	return 0;
 }
 
@@ -134,7 +125,6 @@ int main(int argc, char **argv)
 	}
 	signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error to handle, not a death */
 	int failed = selfexe_protect(argv, &failure);
-	hide_arguments(argc, argv);
 	for (int i = 0; i < DESCRIPTORS; i++)
 		fcntl(descriptors[i], F_SETFD, FD_CLOEXEC);
 	status_line(descriptors[STATUS], "hello 1");
@@ -143,8 +133,10 @@ int main(int argc, char **argv)
 	if (!failed)
 		failed = ids_prepare(&ids, &spec, &failure);
 	if (!failed) {
+		struct launch_request request = {&spec, &ids, descriptors[CONTROL], argv};
 		struct out *out = out_new(descriptors[EVENTS]);
-		failed = out ? run(&spec, &ids, descriptors, out, &failure) : fail(&failure, "events", ENOMEM, "no memory");
+		failed = out ? run(&request, descriptors[STATUS], out, &failure)
+			     : fail(&failure, "events", ENOMEM, "no memory");
 		out_free(out);
 	}
 	if (failed)
