@@ -115,7 +115,8 @@ def build_test(name: str, traced: int) -> Program:
                 *ret(traced),
                 *ret(RET_ALLOW),
             )
-    raise ValueError(name)
+        case _:
+            raise ValueError(name)
 
 
 def decoders(calls: dict[str, dict[str, Any]]) -> list[str]:

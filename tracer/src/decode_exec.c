@@ -159,7 +159,7 @@ static size_t elf_interpreter(int fd, const char *head, size_t len, char *path)
 	if (len < sizeof header || memcmp(head, ELFMAG, SELFMAG) != 0 || head[EI_CLASS] != ELFCLASS64)
 		return 0;
 	memcpy(&header, head, sizeof header);
-	if (header.e_phentsize != sizeof segment)
+	if (header.e_phentsize != sizeof segment || header.e_phnum > 65536 / sizeof segment) /* as in load_elf_phdrs() */
 		return 0;
 	for (unsigned i = 0; i < header.e_phnum; i++) {
 		off_t at = (off_t)(header.e_phoff + i * sizeof segment);

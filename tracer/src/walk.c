@@ -232,71 +232,97 @@ static struct found missed(struct walk *w, int error, size_t parent, bool last)
 	return nothing();
 }
 
-/* One component. `found` is set with STEP_DONE. */
-static enum step step(struct walk *w, struct found *found)
+struct component {
+	const char *name;
+	size_t len;
+	bool last;   /* nothing but slashes follow */
+	bool folder; /* a slash follows, so it must be a folder */
+};
+
+/* Takes the next component off `rest`; false at its end. */
+static bool next_component(struct walk *w, struct component *component)
 {
 	while (w->rest_at < w->rest_len && w->rest[w->rest_at] == '/')
 		w->rest_at++;
-	*found = (struct found){ FOUND_OBJECT, S_IFDIR, 0 };
-	if (w->rest_at == w->rest_len) {
-		found->path = path_id(w->t, w->at, w->at_len);
-		return STEP_DONE;
-	}
-	const char *name = w->rest + w->rest_at;
-	size_t name_len = 0, parent = w->at_len;
+	component->name = w->rest + w->rest_at;
 	while (w->rest_at < w->rest_len && w->rest[w->rest_at] != '/')
-		w->rest_at++, name_len++;
-	bool folder = w->rest_at < w->rest_len, last = true; /* a slash follows: it must be a folder */
-	for (size_t i = w->rest_at; i < w->rest_len && last; i++)
-		last = w->rest[i] == '/';
+		w->rest_at++;
+	component->len = (size_t)(w->rest + w->rest_at - component->name);
+	component->folder = w->rest_at < w->rest_len;
+	component->last = true;
+	for (size_t i = w->rest_at; i < w->rest_len && component->last; i++)
+		component->last = w->rest[i] == '/';
+	return component->len > 0;
+}
 
-	if (name_len == 1 && name[0] == '.')
-		return STEP_ON;
-	if (name_len == 2 && name[0] == '.' && name[1] == '.') {
-		while (w->at_len > w->root_len && w->at[--w->at_len] != '/')
-			;
-		return STEP_ON;
-	}
-	if (w->at_len + 1 + name_len + SLACK >= ROOM) {
-		walk_error(w, ENAMETOOLONG);
-		*found = nothing();
-		return STEP_DONE;
-	}
+static bool append(struct walk *w, const struct component *component)
+{
+	if (w->at_len + 1 + component->len + SLACK >= ROOM)
+		return false;
 	w->at[w->at_len++] = '/';
-	memcpy(w->at + w->at_len, name, name_len);
-	w->at_len += name_len;
+	memcpy(w->at + w->at_len, component->name, component->len);
+	w->at_len += component->len;
 	w->at[w->at_len] = '\0';
+	return true;
+}
 
+/* `at`, whose parent ends at `parent`, is a new place: what is there? */
+static enum step look(struct walk *w, const struct component *component, size_t parent, struct found *found)
+{
+	bool through = !component->last || component->folder || w->follow;
 	uint32_t id = out_path(w->t->out, w->at, w->at_len);
+	struct stat st;
+
 	if (memo(w->t, id)->folder_generation == w->t->generation)
 		return STEP_ON;
-	bool through = !last || folder || w->follow;
 	if (is_own_proc(w, parent)) {
-		if (!through)
-			*found = (struct found){ FOUND_OBJECT, S_IFLNK, id };
-		else if (enter_own_proc(w))
+		*found = (struct found){FOUND_OBJECT, S_IFLNK, id};
+		if (through && enter_own_proc(w))
 			return STEP_ON;
-		else
+		if (through)
 			*found = nothing();
 		return STEP_DONE;
 	}
-	struct stat st;
 	if (lstat(w->at, &st) < 0) {
-		*found = missed(w, errno, parent, last);
+		*found = missed(w, errno, parent, component->last);
 		return STEP_DONE;
 	}
 	if (S_ISLNK(st.st_mode) && through)
-		return follow_link(w, parent, last, found);
+		return follow_link(w, parent, component->last, found);
 	if (S_ISDIR(st.st_mode)) {
 		if (!in_proc(w->at, w->at_len))
 			memo(w->t, id)->folder_generation = w->t->generation;
 		return STEP_ON;
 	}
-	*found = (struct found){ FOUND_OBJECT, st.st_mode & S_IFMT, id };
-	if (!last || folder) {
+	*found = (struct found){FOUND_OBJECT, st.st_mode & S_IFMT, id};
+	if (!component->last || component->folder) {
 		saw(w, EV_PROBE, w->at_len);
 		*found = nothing();
 	}
+	return STEP_DONE;
+}
+
+/* One component. `found` is set with STEP_DONE. */
+static enum step step(struct walk *w, struct found *found)
+{
+	struct component component;
+	size_t parent = w->at_len;
+
+	if (!next_component(w, &component)) {
+		*found = (struct found){FOUND_OBJECT, S_IFDIR, path_id(w->t, w->at, w->at_len)};
+		return STEP_DONE;
+	}
+	if (component.len == 1 && component.name[0] == '.')
+		return STEP_ON;
+	if (component.len == 2 && memcmp(component.name, "..", 2) == 0) {
+		while (w->at_len > w->root_len && w->at[--w->at_len] != '/')
+			;
+		return STEP_ON;
+	}
+	if (append(w, &component))
+		return look(w, &component, parent, found);
+	walk_error(w, ENAMETOOLONG);
+	*found = nothing();
 	return STEP_DONE;
 }
 

@@ -1,0 +1,118 @@
+/* The filter, run by an interpreter of its own: every number of the table gets what its row says, unknown numbers and
+ * other calling conventions are traced, and the arguments that are tested are tested. */
+#include <assert.h>
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "decode.h"
+
+static const struct sock_filter program[] = {
+#include "filter_generated.h"
+};
+
+static unsigned run(const struct seccomp_data *data)
+{
+	unsigned a = 0;
+
+	for (size_t at = 0; at < sizeof program / sizeof program[0]; at++) {
+		const struct sock_filter *i = &program[at];
+		int taken;
+
+		switch (i->code) {
+		case BPF_LD | BPF_W | BPF_ABS:
+			memcpy(&a, (const char *)data + i->k, sizeof a);
+			continue;
+		case BPF_RET | BPF_K:
+			return i->k;
+		case BPF_JMP | BPF_JA:
+			at += i->k;
+			continue;
+		case BPF_JMP | BPF_JEQ | BPF_K:
+			taken = a == i->k;
+			break;
+		case BPF_JMP | BPF_JGE | BPF_K:
+			taken = a >= i->k;
+			break;
+		case BPF_JMP | BPF_JSET | BPF_K:
+			taken = (a & i->k) != 0;
+			break;
+		default:
+			assert(!"known instruction");
+			return 0;
+		}
+		at += taken ? i->jt : i->jf;
+	}
+	assert(!"a program that ends");
+	return 0;
+}
+
+static unsigned call(unsigned arch, long number, unsigned long first, unsigned long second)
+{
+	struct seccomp_data data = {.nr = (int)number, .arch = arch, .args = {first, second}};
+	return run(&data);
+}
+
+static unsigned action(unsigned result)
+{
+	return result & SECCOMP_RET_ACTION_FULL;
+}
+
+static void every_number(void)
+{
+	for (unsigned number = 0; number < 4096; number++) {
+		const struct call_row *row = call_find(number);
+		unsigned result = call(AUDIT_ARCH_X86_64, (long)number, 0, 0);
+		if (row == NULL)
+			assert(result == (SECCOMP_RET_TRACE | DATA_UNKNOWN));
+		else if (number == SYS_sendto)
+			assert(result == SECCOMP_RET_ALLOW); /* no address here */
+		else if (row->decoder != DECODE_NONE)
+			assert(result == (SECCOMP_RET_TRACE | row->decoder | (row->needs_exit ? DATA_NEEDS_EXIT : 0u)));
+		else
+			assert(action(result) == SECCOMP_RET_ALLOW || action(result) == SECCOMP_RET_ERRNO);
+	}
+}
+
+static void conventions(void)
+{
+	assert(call(AUDIT_ARCH_I386, SYS_read, 0, 0) == (SECCOMP_RET_TRACE | DATA_FOREIGN));
+	assert(call(AUDIT_ARCH_X86_64, 0x40000000 | SYS_read, 0, 0) == (SECCOMP_RET_TRACE | DATA_FOREIGN));
+	assert(call(AUDIT_ARCH_X86_64, -1, 0, 0) == SECCOMP_RET_ALLOW);
+}
+
+static void arguments(void)
+{
+	struct seccomp_data send = {.nr = SYS_sendto, .arch = AUDIT_ARCH_X86_64, .args = {0, 0, 0, 0, 1UL << 32, 16}};
+
+	assert(action(run(&send)) == SECCOMP_RET_TRACE);
+	assert(call(AUDIT_ARCH_X86_64, SYS_clone, CLONE_THREAD | CLONE_VM | CLONE_SIGHAND, 0) == SECCOMP_RET_ALLOW);
+	assert(call(AUDIT_ARCH_X86_64, SYS_clone, CLONE_UNTRACED, 0) == (SECCOMP_RET_ERRNO | EPERM));
+	assert(call(AUDIT_ARCH_X86_64, SYS_clone, CLONE_NEWNS, 0) == (SECCOMP_RET_ERRNO | EPERM));
+	assert(call(AUDIT_ARCH_X86_64, SYS_unshare, CLONE_NEWUSER, 0) == (SECCOMP_RET_ERRNO | EPERM));
+	assert(call(AUDIT_ARCH_X86_64, SYS_unshare, CLONE_FS, 0) == SECCOMP_RET_ALLOW);
+	assert(call(AUDIT_ARCH_X86_64, SYS_ioctl, 0, 0x5412) == (SECCOMP_RET_ERRNO | EPERM));
+	assert(call(AUDIT_ARCH_X86_64, SYS_ioctl, 0, 0xffffffff0000541cUL) == (SECCOMP_RET_ERRNO | EPERM));
+	assert(call(AUDIT_ARCH_X86_64, SYS_ioctl, 0, 0x40086602) == (SECCOMP_RET_ERRNO | EOPNOTSUPP));
+	assert(call(AUDIT_ARCH_X86_64, SYS_ioctl, 0, 0x5401) == SECCOMP_RET_ALLOW);
+	assert(call(AUDIT_ARCH_X86_64, SYS_seccomp, 1, 8) == (SECCOMP_RET_ERRNO | EPERM));
+	assert(call(AUDIT_ARCH_X86_64, SYS_seccomp, 1, 1) == SECCOMP_RET_ALLOW);
+	assert(call(AUDIT_ARCH_X86_64, SYS_prctl, 4, 0) == SECCOMP_RET_ERRNO);
+	assert(call(AUDIT_ARCH_X86_64, SYS_prctl, 4, 1) == SECCOMP_RET_ALLOW);
+	assert(call(AUDIT_ARCH_X86_64, SYS_prctl, 15, 0) == SECCOMP_RET_ALLOW);
+	assert(call(AUDIT_ARCH_X86_64, SYS_clone3, 0, 0) == (SECCOMP_RET_ERRNO | ENOSYS));
+	assert(call(AUDIT_ARCH_X86_64, SYS_ptrace, 0, 0) == (SECCOMP_RET_ERRNO | EPERM));
+	assert(call(AUDIT_ARCH_X86_64, SYS_read, 0, 0) == SECCOMP_RET_ALLOW);
+}
+
+int main(void)
+{
+	every_number();
+	conventions();
+	arguments();
+	return 0;
+}
