@@ -10,10 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from mulligan.model.keys import DAT, LINKS, MODE, MTIME, STORED, XATTR
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mulligan.model.ids import LayerId
+    from mulligan.model.keys import KeyKind
 
 NodeKind = Literal["file", "dir", "link", "fifo", "sock", "char", "block"]
 
@@ -43,6 +46,23 @@ class Entry:
     inherit_mtime: bool = False
     inherit_xattrs: bool = False
     links: tuple[str, ...] = ()
+
+    def inherits(self) -> frozenset[KeyKind]:
+        """The kinds of key that the entry only carries along from below."""
+        flags: tuple[tuple[bool, KeyKind], ...] = (
+            (self.inherit_content, DAT),
+            (self.inherit_mode, MODE),
+            (self.inherit_mtime, MTIME),
+            (self.inherit_xattrs, XATTR),
+        )
+        return frozenset(kind for flag, kind in flags if flag)
+
+    def sets(self) -> frozenset[KeyKind]:
+        """The kinds of key that the entry sets. Whatever is copied up loses its hard links to other names below."""
+        if self.made:
+            return STORED
+        mine: frozenset[KeyKind] = frozenset((MODE, MTIME, XATTR) if self.kind == "dir" else (DAT, LINKS, MODE, MTIME, XATTR))
+        return mine - self.inherits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from mulligan.model.ids import LayerId, join, parent
+from mulligan.model.keys import LINKS, STORED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mulligan.model.footprint import Principal
-    from mulligan.model.keys import Key
+    from mulligan.model.keys import Key, KeyKind
     from mulligan.model.layer import Entry, Manifest, NodeKind
 
 
@@ -192,6 +193,14 @@ class Tree:
             self._names[folder] = names
             self._own.add(folder)
         return names
+
+
+def touched_kinds(path: str, after: Tree) -> frozenset[KeyKind]:
+    """The kinds of key that a layer changed of a path it has no entry for, but that `Tree.apply` says it touched.
+
+    Either the path was removed, itself or with its folder, or another name of the same file left their group.
+    """
+    return frozenset((LINKS,)) if path in after else STORED
 
 
 def _search(node: Node, principal: Principal) -> object:

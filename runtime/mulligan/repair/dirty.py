@@ -6,10 +6,10 @@ differ, for plans that are made before anything ran. A key that is never in it i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mulligan.model.ids import parent, prefixes
-from mulligan.model.keys import DAT, DIR, ENT, LINKS, MODE, MTIME, SEARCH, XATTR, Key
+from mulligan.model.keys import DAT, DIR, ENT, LINKS, MODE, MTIME, SEARCH, STORED, TELLING, XATTR, Key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from mulligan.model.tree import Node, Tree
 
     SameBytes = Callable[[LayerId, str, LayerId, str], bool]
-
-EVERYTHING: Final[frozenset[KeyKind]] = frozenset((ENT, DAT, MODE, MTIME, LINKS, XATTR))
-# The most telling key of a path comes first: it is the one that a reason shows.
-TELLING: Final[tuple[KeyKind, ...]] = (ENT, DAT, DIR, MODE, SEARCH, XATTR, LINKS, MTIME)
 
 
 class Dirty:
@@ -67,12 +63,12 @@ class Dirty:
             renamed = ENT in kinds and (a.kind if a is not None else None) != (b.kind if b is not None else None)
             self._put(path, kinds, renamed=renamed)
 
-    def mark(self, path: str, kinds: frozenset[KeyKind] = EVERYTHING) -> None:
+    def mark(self, path: str, kinds: frozenset[KeyKind] = STORED) -> None:
         """Say that the path may differ in these, too."""
         kinds |= self.kinds(path)
         self._put(path, kinds, renamed=ENT in kinds)
 
-    def clear(self, path: str, kinds: frozenset[KeyKind] = EVERYTHING) -> None:
+    def clear(self, path: str, kinds: frozenset[KeyKind] = STORED) -> None:
         """Say that the path no longer differs in these."""
         if path in self._kinds:
             kinds = self._kinds[path] - kinds
@@ -139,7 +135,7 @@ def _difference(path: str, old: Tree, new: Tree, same_bytes: SameBytes) -> froze
     if a is None and b is None:
         return frozenset()
     if a is None or b is None or a.kind != b.kind:
-        return EVERYTHING
+        return STORED
     kinds: set[KeyKind] = set()
     if (a.target, a.rdev) != (b.target, b.rdev):
         kinds.add(ENT)

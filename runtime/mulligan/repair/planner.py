@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from mulligan.errors import UsageError
 from mulligan.model.change import Patch
 from mulligan.model.ids import LayerId, parent
-from mulligan.model.keys import DAT, ENT, ENV, LINKS, MODE, MTIME, OUT, XATTR, Key, parse_key
+from mulligan.model.keys import DAT, ENT, ENV, MTIME, OUT, TELLING, Key, parse_key
 from mulligan.model.layer import Entry, Layer, Manifest
 from mulligan.model.plan import Plan, Reason, Step
-from mulligan.repair.dirty import EVERYTHING, TELLING, Dirty
+from mulligan.model.tree import touched_kinds
+from mulligan.repair.dirty import Dirty
 from mulligan.repair.schedule import patch_path
 from mulligan.repair.walk import MAX_WITNESSES, WORKING_FOLDER, Pass
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from mulligan.model.action import LaunchContext
     from mulligan.model.change import Change
-    from mulligan.model.keys import KeyKind
     from mulligan.model.record import Record
     from mulligan.model.tree import Tree
     from mulligan.repair.dirty import SameBytes
@@ -131,10 +131,7 @@ class _Forecast:
         entries = record.layer.manifest.entries
         for path in touched:
             entry = entries.get(path)
-            if entry is not None:
-                kinds = EVERYTHING if entry.made else _set_kinds(entry)
-            else:  # removed, itself or with its folder; or another name of a file that lost one
-                kinds = EVERYTHING if path not in self._walk.tree else frozenset((LINKS,))
+            kinds = entry.sets() if entry is not None else touched_kinds(path, self._walk.tree)
             if kinds:
                 self._maybe.mark(path, kinds)
                 self._cause[path] = record.id
@@ -155,7 +152,7 @@ class _Forecast:
             self._maybe.clear(path)
             self._maybe.clear_below(path)
         for path, entry in manifest.entries.items():
-            self._maybe.clear(path, EVERYTHING if entry.made else _set_kinds(entry) | {ENT, LINKS})
+            self._maybe.clear(path, entry.sets() | {ENT})
             if entry.opaque or (entry.made and entry.kind != "dir"):
                 self._maybe.clear_below(path)
 
@@ -175,17 +172,3 @@ class _Forecast:
         if node is not None and node.size == len(value):
             entry = replace(entry, inherit_content=True)
         self._walk.patched(slot, Layer(PATCH_LAYER, Manifest({path: entry})))
-
-
-def _set_kinds(entry: Entry) -> frozenset[KeyKind]:
-    """What an entry sets of an object that lay below: all that it does not inherit. A copy-up parts hard links."""
-    kinds: set[KeyKind] = set() if entry.kind == "dir" else {LINKS}
-    if not entry.inherit_content and entry.kind != "dir":
-        kinds.add(DAT)
-    if not entry.inherit_mode:
-        kinds.add(MODE)
-    if not entry.inherit_mtime:
-        kinds.add(MTIME)
-    if not entry.inherit_xattrs:
-        kinds.add(XATTR)
-    return frozenset(kinds)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from mulligan.model.action import LaunchContext
 from mulligan.model.change import Drop, Patch, Replace, Rerun
 from mulligan.model.ids import ActionId
-from mulligan.model.keys import DAT, DIR, ENV, MODE, MTIME, OUT, SEARCH, XATTR, Key, parse_key
+from mulligan.model.keys import DIR, ENV, OUT, SEARCH, TELLING, Key, parse_key
 from mulligan.model.plan import Reason, Step
 from mulligan.model.tree import Tree
-from mulligan.repair.dirty import TELLING, Dirty
+from mulligan.repair.dirty import Dirty
 from mulligan.repair.schedule import build_schedule
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from mulligan.model.action import Action
     from mulligan.model.change import Change
     from mulligan.model.footprint import Footprint
-    from mulligan.model.keys import KeyKind
-    from mulligan.model.layer import Entry, Layer
+    from mulligan.model.layer import Layer
     from mulligan.model.record import Record
     from mulligan.repair.dirty import SameBytes
     from mulligan.repair.schedule import Slot
@@ -119,8 +118,8 @@ class Pass:
         assert slot.record is not None, slot
         entries = slot.record.layer.manifest.entries
         if len(entries) <= len(self._dirty):
-            return not any(_inherited(entry) & self._dirty.kinds(path) for path, entry in entries.items())
-        return not any(_inherited(entries[path]) & self._dirty.kinds(path) for path in self._dirty if path in entries)
+            return not any(entry.inherits() & self._dirty.kinds(path) for path, entry in entries.items())
+        return not any(entries[path].inherits() & self._dirty.kinds(path) for path in self._dirty if path in entries)
 
     def keep(self, slot: Slot, layer: Layer | None = None) -> frozenset[str]:
         """The slot's record stands. `layer` is what was made of its layer when that was not raw-reusable.
@@ -266,19 +265,6 @@ def _rebased(launch: LaunchContext, record: Record) -> LaunchContext:
     env = {name: value for name, value in launch.env.items() if name in after.env or name not in before.env}
     env |= {name: value for name, value in after.env.items() if before.env.get(name) != value}
     return LaunchContext(env, launch.cwd if before.cwd == after.cwd else after.cwd)
-
-
-def _inherited(entry: Entry) -> frozenset[KeyKind]:
-    kinds: list[KeyKind] = []
-    if entry.inherit_content:
-        kinds.append(DAT)
-    if entry.inherit_mode:
-        kinds.append(MODE)
-    if entry.inherit_mtime:
-        kinds.append(MTIME)
-    if entry.inherit_xattrs:
-        kinds.append(XATTR)
-    return frozenset(kinds)
 
 
 def _said(record: Record) -> tuple[object, ...]:

@@ -1,0 +1,114 @@
+"""Graph: a history as a networkx graph of its actions, and its drawings.
+
+Knows lineage; pure. An edge runs from the action that wrote to the one that relied on it and carries the witness key. What
+only the base provided is no edge.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+
+from mulligan.history.lineage import BASE, SHOWN, Why, explain, printable, reliances
+from mulligan.model.ids import b64, is_utf8, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from mulligan.model.layer import Layer
+    from mulligan.model.record import Record
+
+__all__ = ["Why", "as_json", "build_graph", "dot", "explain", "mermaid", "text"]
+
+LABEL = 60  # characters of an action's text in a drawing
+
+
+def build_graph(records: Sequence[Record], bottom: Iterable[Layer] = ()) -> nx.MultiDiGraph:
+    """The actions as nodes (`text`, `kind`, `exit_code`, `complete`), reliances as edges (`key`, `provenance` "traced")."""
+    graph = nx.MultiDiGraph()
+    for record in records:
+        graph.add_node(
+            record.id,
+            text=record.action.text,
+            kind=record.action.kind,
+            exit_code=record.outcome.exit_code,
+            complete=record.footprint.complete,
+        )
+    for one in reliances(records, bottom):
+        if one.writer != BASE and one.writer in graph:
+            provenance = "declared" if one.key.kind == "out" else "traced"
+            graph.add_edge(one.writer, one.reader, key=str(one.key), provenance=provenance)
+    return graph
+
+
+def text(graph: nx.MultiDiGraph) -> str:
+    """One paragraph per action: its text, then each action it relied on with the keys."""
+    lines = []
+    for action, data in graph.nodes(data=True):
+        lines.append(f"{action}  {printable(data['text'])}")
+        lines += [f"    <- {writer}  {_some(keys)}" for writer, keys in _inputs(graph, action)]
+    return "\n".join(lines)
+
+
+def dot(graph: nx.MultiDiGraph) -> str:
+    """The graph in Graphviz's language."""
+    lines = ["digraph history {", "  rankdir=LR;", "  node [shape=box];"]
+    for action, data in graph.nodes(data=True):
+        lines.append(f"  {_quoted(action)} [label={_quoted(_label(action, data['text']))}];")
+    for action in graph.nodes:
+        for writer, keys in _inputs(graph, action):
+            lines.append(f"  {_quoted(writer)} -> {_quoted(action)} [label={_quoted(_some(keys, 1))}];")
+    return "\n".join([*lines, "}"])
+
+
+def mermaid(graph: nx.MultiDiGraph) -> str:
+    """The graph in Mermaid's language."""
+    lines = ["flowchart LR"]
+    for action, data in graph.nodes(data=True):
+        lines.append(f'  {action}["{_entities(_label(action, data["text"]))}"]')
+    for action in graph.nodes:
+        for writer, keys in _inputs(graph, action):
+            lines.append(f'  {writer} -->|"{_entities(_some(keys, 1))}"| {action}')
+    return "\n".join(lines)
+
+
+def as_json(graph: nx.MultiDiGraph) -> dict[str, Any]:
+    """The graph as plain data: every edge with its key."""
+    nodes = [{"action": action, **_told("text", data["text"]), "kind": data["kind"]} for action, data in graph.nodes(data=True)]
+    edges = [
+        {"from": writer, "to": reader, **_told("key", key), "provenance": data["provenance"]}
+        for writer, reader, key, data in graph.edges(keys=True, data=True)
+    ]
+    return {"nodes": nodes, "edges": edges}
+
+
+def _inputs(graph: nx.MultiDiGraph, action: str) -> Iterator[tuple[str, list[str]]]:
+    found: dict[str, list[str]] = {}
+    for writer, _, key in graph.in_edges(action, keys=True):
+        found.setdefault(writer, []).append(key)
+    yield from found.items()
+
+
+def _some(keys: Sequence[str], most: int = SHOWN) -> str:
+    more = f" (+{len(keys) - most} more)" if len(keys) > most else ""
+    return ", ".join(printable(key) for key in keys[:most]) + more
+
+
+def _label(action: str, said: str) -> str:
+    said = printable(said)
+    return f"{action}: {said if len(said) <= LABEL else said[: LABEL - 1] + '…'}"
+
+
+def _quoted(label: str) -> str:
+    escaped = label.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _entities(label: str) -> str:
+    """Text in which Mermaid finds neither the end of a label nor markup."""
+    return "".join(c if c.isalnum() or c in " -_./:,()+…=" else f"#{ord(c)};" for c in label)
+
+
+def _told(name: str, value: str) -> dict[str, str]:
+    return {name: value} if is_utf8(value) else {name: shown(value), f"{name}_b64": b64(value)}

@@ -1,0 +1,213 @@
+"""Lineage: for every observation in a history, the action whose writing it saw.
+
+Knows records and trees; pure. An observation belongs to the last action before the reader that set that very key: for an
+absent path that is whoever removed it, for a listing every action by which one of its names came or went. What no action
+set belongs to the base.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mulligan.errors import NotFoundError
+from mulligan.model.ids import ActionId, b64, is_utf8, parent, shown
+from mulligan.model.keys import DIR, ENT, ENV, MODE, OUT, SEARCH, STORED, TELLING, Key, parse_key
+from mulligan.model.tree import Tree, touched_kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from mulligan.model.keys import KeyKind
+    from mulligan.model.layer import Layer
+    from mulligan.model.record import Record
+
+BASE = "base"
+SHOWN = 8  # keys named per pair of actions in text
+
+
+class Reliance(NamedTuple):
+    """`reader` relied on what `writer` (an action, or the base) had made of `key`."""
+
+    writer: str
+    reader: ActionId
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """What an action or a path came from: for a person (`lines`, guest bytes escaped) and for a program (`data`)."""
+
+    lines: tuple[str, ...]
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+def reliances(records: Iterable[Record], bottom: Iterable[Layer] = ()) -> Iterator[Reliance]:
+    """Every reliance of a history, in its order; of each path the most telling key by each writer.
+
+    A folder that was only passed on the way counts when the reader relied on nothing else of that writer.
+    """
+    writers = _Writers(bottom)
+    for record in records:
+        yield from writers.reliances(record)
+        writers.advance(record)
+
+
+class _Writers:
+    """Who set each key last, at one point of a history."""
+
+    def __init__(self, bottom: Iterable[Layer]) -> None:
+        self._tree = Tree()
+        for layer in bottom:
+            self._tree.apply(layer.manifest, layer.id)
+        self._set: dict[str, dict[KeyKind, str]] = {}
+        self._named: dict[str, dict[str, str]] = {}  # folder -> path of an entry -> who made or removed it last
+        self._env: dict[str, str] = {}
+
+    def advance(self, record: Record) -> None:
+        """Go past one action."""
+        entries = record.layer.manifest.entries
+        before = {path: self._kind(path) for path in record.layer.manifest.paths}
+        for path in self._tree.apply(record.layer.manifest, record.layer.id):
+            entry = entries.get(path)
+            kinds = entry.sets() if entry is not None else touched_kinds(path, self._tree)
+            if kinds:
+                self._set.setdefault(path, {}).update(dict.fromkeys(kinds, record.id))
+        for path, kind in before.items():
+            if kind != self._kind(path):
+                self._named.setdefault(parent(path), {})[path] = record.id
+        if record.action.kind == "run":
+            self._hand_on(record)
+
+    def _kind(self, path: str) -> str | None:
+        node = self._tree.get(path)
+        return node.kind if node is not None else None
+
+    def _hand_on(self, record: Record) -> None:
+        before, after = record.launch.env, record.handoff.env
+        for name in before.keys() | after.keys():
+            if before.get(name) != after.get(name):
+                self._env[name] = record.id
+        if record.launch.cwd != record.handoff.cwd:
+            self._env["PWD"] = record.id
+
+    def of(self, key: Key) -> list[str]:
+        """Who set the key: one writer, or for a listing all whose names it shows or lacks; `base` when nobody did."""
+        if key.kind == DIR:
+            return sorted(set(self._named.get(key.name, {}).values())) or [BASE]
+        kind = MODE if key.kind == SEARCH else key.kind
+        writer = self._set.get(key.name, {}).get(kind)
+        return [writer if writer is not None else BASE]
+
+    def reliances(self, record: Record) -> Iterator[Reliance]:
+        """What this record relied on."""
+        found: dict[tuple[str, str], Key] = {}
+        direct = record.footprint.observed_paths()
+        keys = record.footprint.observations()
+        for key in sorted(keys, key=lambda key: TELLING.index(key.kind)):
+            if key.name in direct:
+                for writer in self.of(key):
+                    found.setdefault((writer, key.name), key)
+        related = {writer for writer, _ in found}
+        for key in keys:
+            if key.name not in direct and key.kind == ENT:
+                for writer in self.of(key):
+                    if writer not in related and writer != BASE:
+                        found.setdefault((writer, key.name), key)
+        for (writer, _), key in sorted(found.items()):
+            yield Reliance(writer, record.id, key)
+        yield from self._beside_files(record)
+
+    def _beside_files(self, record: Record) -> Iterator[Reliance]:
+        if record.action.kind == "run":
+            for name in sorted({*record.launch.env, "PWD"} - set(record.action.env)):
+                if name in self._env:
+                    yield Reliance(self._env[name], record.id, Key(ENV, name))
+        for text in record.footprint.declared_reads:
+            key = parse_key(text)
+            if key.kind == OUT:
+                yield Reliance(key.name, record.id, key)
+
+
+def explain(records: Sequence[Record], target: str, bottom: Iterable[Layer] = ()) -> Why:
+    """What an action relied on and who relied on it; or who wrote a path and who relied on that.
+
+    Raises NotFoundError when the target is neither an action nor an absolute path.
+    """
+    if target.startswith("/"):
+        return _of_path(records, target.rstrip("/") or "/", bottom)
+    for record in records:
+        if record.id == target:
+            return _of_action(records, record, bottom)
+    raise NotFoundError(
+        f"why {target!r}: there is no such action in this history", remedy="give an action's id, or an absolute path"
+    )
+
+
+def _of_action(records: Sequence[Record], record: Record, bottom: Iterable[Layer]) -> Why:
+    every = list(reliances(records, bottom))
+    inputs: dict[str, list[Key]] = {}
+    readers: dict[str, list[Key]] = {}
+    for one in every:
+        if one.reader == record.id:
+            inputs.setdefault(one.writer, []).append(one.key)
+        if one.writer == record.id:
+            readers.setdefault(one.reader, []).append(one.key)
+    base = inputs.pop(BASE, [])
+    lines = [f"{record.id}  {printable(record.action.text)}"]
+    lines += [f"  relied on {writer} by {_keys(keys)}" for writer, keys in inputs.items()]
+    lines += [f"  relied on the base by {len(base)} paths"] if base else []
+    lines += [] if inputs or base else ["  relied on nothing"]
+    lines += [f"  {reader} relied on it by {_keys(keys)}" for reader, keys in readers.items()]
+    if not record.footprint.complete:
+        lines.append(f"  its trace has a hole: {printable('; '.join(record.footprint.incomplete_because))}")
+    data: dict[str, Any] = {
+        "action": record.id,
+        "relied_on": [{**_key_data(key), "from": writer} for writer, keys in inputs.items() for key in keys],
+        "base": [_key_data(key) for key in base],
+        "relied_on_by": [{**_key_data(key), "action": reader} for reader, keys in readers.items() for key in keys],
+        "complete": record.footprint.complete,
+    }
+    return Why(tuple(lines), data)
+
+
+def _of_path(records: Sequence[Record], path: str, bottom: Iterable[Layer]) -> Why:
+    rows: list[tuple[str, str, str, Key | None]] = []  # action, what it did, of whom, by which key
+    said: dict[str, list[Reliance]] = {}
+    for one in reliances(records, bottom):
+        if one.key.name == path and one.key.kind in (*STORED, DIR, SEARCH):
+            said.setdefault(one.reader, []).append(one)
+    for record in records:
+        rows += [(record.id, "relied on it", one.writer, one.key) for one in said.get(record.id, ())]
+        entry = record.layer.manifest.entries.get(path)
+        if path in record.layer.manifest.removed:
+            rows.append((record.id, "removed it", "", None))
+        elif entry is not None and entry.sets():
+            rows.append((record.id, "made it" if entry.made else "changed it", "", None))
+    lines = [printable(path)]
+    for action, what, source, key in rows:
+        by = f" as of {source}, {printable(str(key))}" if key is not None else ""
+        lines.append(f"  {action} {what}{by}")
+    if not rows:
+        lines.append("  no action made it or relied on it")
+    name = {"path": shown(path)} if is_utf8(path) else {"path": shown(path), "path_b64": b64(path)}
+    steps = [{"action": a, "what": w, **({**_key_data(k), "from": s} if k is not None else {})} for a, w, s, k in rows]
+    return Why(tuple(lines), {**name, "steps": steps})
+
+
+def _keys(keys: Sequence[Key]) -> str:
+    more = f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else ""
+    return ", ".join(printable(str(key)) for key in keys[:SHOWN]) + more
+
+
+def _key_data(key: Key) -> dict[str, str]:
+    text = str(key)
+    return {"key": text} if is_utf8(text) else {"key": shown(text), "key_b64": b64(text)}
+
+
+def printable(text: str) -> str:
+    """The text on one line, with everything escaped that a terminal would not just show."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
