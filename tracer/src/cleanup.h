@@ -9,37 +9,37 @@
 /* close(2): on Linux the descriptor is gone even when EINTR is returned, so it is never retried. */
 static inline void close_fd(int *fd)
 {
-	if (*fd >= 0) {
-		int saved = errno;
-		close(*fd);
-		errno = saved;
-		*fd = -1;
-	}
+        if (*fd >= 0) {
+                int saved = errno;
+                close(*fd);
+                errno = saved;
+                *fd = -1;
+        }
 }
 
 static inline void free_ptr(void *at)
 {
-	void **pointer = at;
+        void **pointer = at;
 
-	free(*pointer);
-	*pointer = NULL;
+        free(*pointer);
+        *pointer = NULL;
 }
 
 static inline int steal_fd(int *fd)
 {
-	int given = *fd;
+        int given = *fd;
 
-	*fd = -1;
-	return given;
+        *fd = -1;
+        return given;
 }
 
 static inline void *steal_ptr(void *at)
 {
-	void **pointer = at;
-	void *given = *pointer;
+        void **pointer = at;
+        void *given = *pointer;
 
-	*pointer = NULL;
-	return given;
+        *pointer = NULL;
+        return given;
 }
 
 #define cleanup_fd __attribute__((cleanup(close_fd)))
@@ -47,10 +47,10 @@ static inline void *steal_ptr(void *at)
 
 /* A call that a signal may interrupt before it did anything is made again (signal(7)). */
 #define RETRY(call)                                         \
-	({                                                  \
-		__typeof__(call) retried_;                  \
-		do                                          \
-			retried_ = (call);                  \
-		while (retried_ == -1 && errno == EINTR);   \
-		retried_;                                   \
-	})
+        ({                                                  \
+                __typeof__(call) retried_;                  \
+                do                                          \
+                        retried_ = (call);                  \
+                while (retried_ == -1 && errno == EINTR);   \
+                retried_;                                   \
+        })

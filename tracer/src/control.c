@@ -20,49 +20,49 @@ static volatile sig_atomic_t fired;
 
 static void kill_if_closed(void)
 {
-	struct pollfd control = {.fd = watched_control, .events = POLLIN};
+        struct pollfd control = {.fd = watched_control, .events = POLLIN};
 
-	if (poll(&control, 1, 0) == 1) {
-		fired = 1;
-		sys_pidfd_send_signal(watched_init, SIGKILL);
-	}
+        if (poll(&control, 1, 0) == 1) {
+                fired = 1;
+                sys_pidfd_send_signal(watched_init, SIGKILL);
+        }
 }
 
 static void on_sigio(int signal)
 {
-	int saved = errno;
+        int saved = errno;
 
-	(void)signal;
-	kill_if_closed();
-	errno = saved;
+        (void)signal;
+        kill_if_closed();
+        errno = saved;
 }
 
 int control_watch(int control_fd, int init_pidfd)
 {
-	struct sigaction action = {.sa_handler = on_sigio, .sa_flags = SA_RESTART};
-	struct stat what;
+        struct sigaction action = {.sa_handler = on_sigio, .sa_flags = SA_RESTART};
+        struct stat what;
 
-	if (fstat(control_fd, &what))
-		return -errno;
-	if (!S_ISFIFO(what.st_mode) && !S_ISSOCK(what.st_mode))
-		return -EINVAL; /* O_ASYNC would be accepted and do nothing, fcntl(2) */
-	watched_control = control_fd;
-	watched_init = init_pidfd;
-	if (sigaction(SIGIO, &action, NULL))
-		return -errno;
-	sigset_t only;
-	sigemptyset(&only);
-	sigaddset(&only, SIGIO);
-	if (sigprocmask(SIG_UNBLOCK, &only, NULL))
-		return -errno;
-	int flags = fcntl(control_fd, F_GETFL);
-	if (flags < 0 || fcntl(control_fd, F_SETOWN, getpid()) || fcntl(control_fd, F_SETFL, flags | O_ASYNC))
-		return -errno;
-	kill_if_closed(); /* it may have ended before O_ASYNC was on */
-	return 0;
+        if (fstat(control_fd, &what))
+                return -errno;
+        if (!S_ISFIFO(what.st_mode) && !S_ISSOCK(what.st_mode))
+                return -EINVAL; /* O_ASYNC would be accepted and do nothing, fcntl(2) */
+        watched_control = control_fd;
+        watched_init = init_pidfd;
+        if (sigaction(SIGIO, &action, NULL))
+                return -errno;
+        sigset_t only;
+        sigemptyset(&only);
+        sigaddset(&only, SIGIO);
+        if (sigprocmask(SIG_UNBLOCK, &only, NULL))
+                return -errno;
+        int flags = fcntl(control_fd, F_GETFL);
+        if (flags < 0 || fcntl(control_fd, F_SETOWN, getpid()) || fcntl(control_fd, F_SETFL, flags | O_ASYNC))
+                return -errno;
+        kill_if_closed(); /* it may have ended before O_ASYNC was on */
+        return 0;
 }
 
 bool control_fired(void)
 {
-	return fired;
+        return fired;
 }

@@ -5,12 +5,12 @@
 
 int fail(struct failure *failure, const char *operation, int error, const char *format, ...)
 {
-	va_list arguments;
+        va_list arguments;
 
-	snprintf(failure->operation, sizeof failure->operation, "%s", operation);
-	failure->error = error;
-	va_start(arguments, format);
-	vsnprintf(failure->text, sizeof failure->text, format, arguments);
-	va_end(arguments);
-	return -error;
+        snprintf(failure->operation, sizeof failure->operation, "%s", operation);
+        failure->error = error;
+        va_start(arguments, format);
+        vsnprintf(failure->text, sizeof failure->text, format, arguments);
+        va_end(arguments);
+        return -error;
 }

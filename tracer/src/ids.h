@@ -14,14 +14,14 @@
 
 /* Ranges whose `outside` is as T sees it, thus 0 for the own id without privilege. */
 struct id_map {
-	struct id_range ranges[SPEC_MAX_RANGES];
-	size_t count;
+        struct id_range ranges[SPEC_MAX_RANGES];
+        size_t count;
 };
 
 struct ids {
-	bool privileged;
-	struct id_map uids;
-	struct id_map gids;
+        bool privileged;
+        struct id_map uids;
+        struct id_map gids;
 };
 
 enum { ID_UNMAPPED = 65534 }; /* what the kernel shows for an id without a mapping, user_namespaces(7) */

@@ -22,126 +22,126 @@
 #endif
 
 enum {
-	SANDBOX_NAMESPACES =
-		CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWNET,
+        SANDBOX_NAMESPACES =
+                CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWNET,
 };
 
 /* The pair of sockets; T's end learns who sent each message. */
 static int make_channel(int ends[2], struct failure *failure)
 {
-	int on = 1;
+        int on = 1;
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-		return fail(failure, "launch", errno, "socketpair: %s", strerror(errno));
-	if (setsockopt(ends[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof on))
-		return fail(failure, "launch", errno, "SO_PASSCRED: %s", strerror(errno));
-	return 0;
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+                return fail(failure, "launch", errno, "socketpair: %s", strerror(errno));
+        if (setsockopt(ends[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof on))
+                return fail(failure, "launch", errno, "SO_PASSCRED: %s", strerror(errno));
+        return 0;
 }
 
 static int start_init(const struct launch_request *request, const int ends[2], struct launched *out,
-		      struct failure *failure)
+                      struct failure *failure)
 {
-	cleanup_fd int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
+        cleanup_fd int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
 
-	if (self < 0)
-		return fail(failure, "launch", errno, "pidfd_open: %s", strerror(errno));
-	out->init_pid = sys_fork((unsigned long)SANDBOX_NAMESPACES | CLONE_PIDFD | SIGCHLD, &out->init_pidfd);
-	if (out->init_pid == 0) {
-		close(ends[0]);
-		init_run(request, self, ends[1]);
-	}
-	if (out->init_pid < 0)
-		return fail(failure, "namespaces", errno, "making the namespaces: %s", strerror(errno));
-	return 0;
+        if (self < 0)
+                return fail(failure, "launch", errno, "pidfd_open: %s", strerror(errno));
+        out->init_pid = sys_fork((unsigned long)SANDBOX_NAMESPACES | CLONE_PIDFD | SIGCHLD, &out->init_pidfd);
+        if (out->init_pid == 0) {
+                close(ends[0]);
+                init_run(request, self, ends[1]);
+        }
+        if (out->init_pid < 0)
+                return fail(failure, "namespaces", errno, "making the namespaces: %s", strerror(errno));
+        return 0;
 }
 
 /* The next message, which must be of `kind`. */
 static int expect(int channel, enum message_kind kind, pid_t *sender, struct failure *failure)
 {
-	struct message message;
-	int failed = message_receive(channel, &message, sender);
+        struct message message;
+        int failed = message_receive(channel, &message, sender);
 
-	if (failed)
-		return fail(failure, "launch", -failed, "%s",
-			    control_fired() ? "the control descriptor was closed" : "the sandbox's init died");
-	if (message.kind == MESSAGE_FAILED) {
-		message.failure.operation[sizeof message.failure.operation - 1] = '\0';
-		message.failure.text[sizeof message.failure.text - 1] = '\0';
-		*failure = message.failure;
-		return message.failure.error > 0 ? -message.failure.error : -EPROTO;
-	}
-	if (message.kind != (int)kind)
-		return fail(failure, "launch", EPROTO, "message %d in place of %d", message.kind, (int)kind);
-	return 0;
+        if (failed)
+                return fail(failure, "launch", -failed, "%s",
+                            control_fired() ? "the control descriptor was closed" : "the sandbox's init died");
+        if (message.kind == MESSAGE_FAILED) {
+                message.failure.operation[sizeof message.failure.operation - 1] = '\0';
+                message.failure.text[sizeof message.failure.text - 1] = '\0';
+                *failure = message.failure;
+                return message.failure.error > 0 ? -message.failure.error : -EPROTO;
+        }
+        if (message.kind != (int)kind)
+                return fail(failure, "launch", EPROTO, "message %d in place of %d", message.kind, (int)kind);
+        return 0;
 }
 
 /* Done from outside: T may be allowed to raise hard limits, G is not (getrlimit(2), prlimit). */
 static int limit_guest(const struct spec *spec, pid_t guest, struct failure *failure)
 {
-	for (size_t i = 0; i < spec->limit_count; i++) {
-		const struct limit *limit = &spec->limits[i];
-		if (prlimit(guest, (enum __rlimit_resource)limit->resource, &limit->value, NULL))
-			return fail(failure, "rlimit", errno, "%s: %s", limit->name, strerror(errno));
-	}
-	return 0;
+        for (size_t i = 0; i < spec->limit_count; i++) {
+                const struct limit *limit = &spec->limits[i];
+                if (prlimit(guest, (enum __rlimit_resource)limit->resource, &limit->value, NULL))
+                        return fail(failure, "rlimit", errno, "%s: %s", limit->name, strerror(errno));
+        }
+        return 0;
 }
 
 static int open_root(pid_t guest, struct failure *failure)
 {
-	char path[64];
+        char path[64];
 
-	snprintf(path, sizeof path, "/proc/%d/root", guest);
-	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0)
-		return fail(failure, "launch", errno, "opening the guest's root: %s", strerror(errno));
-	return root;
+        snprintf(path, sizeof path, "/proc/%d/root", guest);
+        int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (root < 0)
+                return fail(failure, "launch", errno, "opening the guest's root: %s", strerror(errno));
+        return root;
 }
 
 static int bring_up(const struct spec *spec, const struct ids *ids, int channel, struct launched *out,
-		    struct failure *failure)
+                    struct failure *failure)
 {
-	int failed = expect(channel, MESSAGE_BORN, &out->guest_pid, failure);
+        int failed = expect(channel, MESSAGE_BORN, &out->guest_pid, failure);
 
-	if (!failed)
-		failed = ids_write_maps(ids, out->guest_pid, failure);
-	if (!failed) {
-		failed = message_send(channel, MESSAGE_MAPPED, NULL);
-		if (failed)
-			fail(failure, "launch", -failed, "the guest died: %s", strerror(-failed));
-	}
-	if (!failed)
-		failed = expect(channel, MESSAGE_READY, NULL, failure);
-	if (!failed)
-		failed = limit_guest(spec, out->guest_pid, failure);
-	if (failed)
-		return failed;
-	out->root_fd = open_root(out->guest_pid, failure);
-	return out->root_fd < 0 ? out->root_fd : 0;
+        if (!failed)
+                failed = ids_write_maps(ids, out->guest_pid, failure);
+        if (!failed) {
+                failed = message_send(channel, MESSAGE_MAPPED, NULL);
+                if (failed)
+                        fail(failure, "launch", -failed, "the guest died: %s", strerror(-failed));
+        }
+        if (!failed)
+                failed = expect(channel, MESSAGE_READY, NULL, failure);
+        if (!failed)
+                failed = limit_guest(spec, out->guest_pid, failure);
+        if (failed)
+                return failed;
+        out->root_fd = open_root(out->guest_pid, failure);
+        return out->root_fd < 0 ? out->root_fd : 0;
 }
 
 int launch(const struct launch_request *request, struct launched *out, struct failure *failure)
 {
-	int ends[2] = {-1, -1};
+        int ends[2] = {-1, -1};
 
-	*out = (struct launched){.init_pid = -1, .init_pidfd = -1, .guest_pid = -1, .go_fd = -1, .root_fd = -1};
-	int failed = make_channel(ends, failure);
-	cleanup_fd int channel = ends[0];
-	cleanup_fd int theirs = ends[1];
-	if (!failed)
-		failed = start_init(request, ends, out, failure);
-	if (failed)
-		return failed;
-	close_fd(&theirs); /* so that the death of C and G is the end of the channel */
-	failed = control_watch(request->control_fd, out->init_pidfd);
-	if (failed)
-		fail(failure, "control", -failed, "watching the control descriptor: %s", strerror(-failed));
-	else
-		failed = bring_up(request->spec, request->ids, channel, out, failure);
-	if (failed) {
-		sys_pidfd_send_signal(out->init_pidfd, SIGKILL);
-		RETRY(waitpid(out->init_pid, NULL, __WALL));
-		return failed;
-	}
-	out->go_fd = steal_fd(&channel);
-	return 0;
+        *out = (struct launched){.init_pid = -1, .init_pidfd = -1, .guest_pid = -1, .go_fd = -1, .root_fd = -1};
+        int failed = make_channel(ends, failure);
+        cleanup_fd int channel = ends[0];
+        cleanup_fd int theirs = ends[1];
+        if (!failed)
+                failed = start_init(request, ends, out, failure);
+        if (failed)
+                return failed;
+        close_fd(&theirs); /* so that the death of C and G is the end of the channel */
+        failed = control_watch(request->control_fd, out->init_pidfd);
+        if (failed)
+                fail(failure, "control", -failed, "watching the control descriptor: %s", strerror(-failed));
+        else
+                failed = bring_up(request->spec, request->ids, channel, out, failure);
+        if (failed) {
+                sys_pidfd_send_signal(out->init_pidfd, SIGKILL);
+                RETRY(waitpid(out->init_pid, NULL, __WALL));
+                return failed;
+        }
+        out->go_fd = steal_fd(&channel);
+        return 0;
 }

@@ -18,18 +18,18 @@
 #include "spec.h"
 
 struct launched {
-	pid_t init_pid;	 /* C, in T's pid namespace; T's child and not a tracee */
-	int init_pidfd;	 /* of C: pidfd_send_signal(2) with SIGKILL ends everything */
-	pid_t guest_pid; /* G, in T's pid namespace; C's child, so visible to wait(2) only once seized */
-	int go_fd;	 /* one byte lets G exec; owned by the receiver */
-	int root_fd;	 /* O_PATH descriptor of the guest's root folder */
+        pid_t init_pid;  /* C, in T's pid namespace; T's child and not a tracee */
+        int init_pidfd;  /* of C: pidfd_send_signal(2) with SIGKILL ends everything */
+        pid_t guest_pid; /* G, in T's pid namespace; C's child, so visible to wait(2) only once seized */
+        int go_fd;       /* one byte lets G exec; owned by the receiver */
+        int root_fd;     /* O_PATH descriptor of the guest's root folder */
 };
 
 struct launch_request {
-	const struct spec *spec;
-	const struct ids *ids;
-	int control_fd;	     /* ends it all early: control.h */
-	char *const *argv;   /* T's own, which C overwrites */
+        const struct spec *spec;
+        const struct ids *ids;
+        int control_fd;      /* ends it all early: control.h */
+        char *const *argv;   /* T's own, which C overwrites */
 };
 
 /* 0 and *out, or -errno and *failure; then nothing of the sandbox is left. */

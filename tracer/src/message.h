@@ -4,16 +4,16 @@
 #include "failure.h"
 
 enum message_kind {
-	MESSAGE_FAILED = 1, /* C or G to T: `failure` says what; nothing more comes */
-	MESSAGE_BORN,	    /* G to T: its pid in T's namespace comes along as SCM_CREDENTIALS (unix(7)) */
-	MESSAGE_MAPPED,	    /* T to G: the id maps are written */
-	MESSAGE_READY,	    /* G to T: everything but the exec is done */
-	MESSAGE_GO,	    /* tracer to G: exec. Any byte will do */
+        MESSAGE_FAILED = 1, /* C or G to T: `failure` says what; nothing more comes */
+        MESSAGE_BORN,       /* G to T: its pid in T's namespace comes along as SCM_CREDENTIALS (unix(7)) */
+        MESSAGE_MAPPED,     /* T to G: the id maps are written */
+        MESSAGE_READY,      /* G to T: everything but the exec is done */
+        MESSAGE_GO,         /* tracer to G: exec. Any byte will do */
 };
 
 struct message {
-	int kind;
-	struct failure failure;
+        int kind;
+        struct failure failure;
 };
 
 /* Sends one message, without payload except for MESSAGE_FAILED. 0 or -errno. */

@@ -7,4 +7,4 @@
 
 /* Carries out one operation under `root` (a descriptor of the attached overlay). */
 int mounts_apply(int root, const struct mount_op *mount, const struct spec *spec, const struct ids *ids,
-		 struct failure *failure);
+                 struct failure *failure);

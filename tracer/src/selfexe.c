@@ -19,32 +19,32 @@ extern char **environ;
 
 static int copy_all(int from, int to)
 {
-	for (;;) {
-		ssize_t sent = RETRY(sendfile(to, from, NULL, 1 << 30));
-		if (sent <= 0)
-			return sent ? -errno : 0;
-	}
+        for (;;) {
+                ssize_t sent = RETRY(sendfile(to, from, NULL, 1 << 30));
+                if (sent <= 0)
+                        return sent ? -errno : 0;
+        }
 }
 
 int selfexe_protect(char **argv, struct failure *failure)
 {
-	struct stat what;
-	cleanup_fd int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+        struct stat what;
+        cleanup_fd int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 
-	if (file < 0 || fstat(file, &what))
-		return fail(failure, "selfexe", errno, "/proc/self/exe: %s", strerror(errno));
-	if (fcntl(file, F_GET_SEALS) == SEALS)
-		return 0;
-	/* Root's guests have ids of their own; what only root may write to is out of reach for the others as well. */
-	if (!(what.st_mode & (S_IWGRP | S_IWOTH)) && (what.st_uid == 0 || what.st_uid != geteuid()))
-		return 0;
-	cleanup_fd int copy = memfd_create("mulligan-tracer", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (copy < 0)
-		return fail(failure, "selfexe", errno, "memfd_create: %s", strerror(errno));
-	int failed = copy_all(file, copy);
-	if (failed || fcntl(copy, F_ADD_SEALS, SEALS))
-		return fail(failure, "selfexe", failed ? -failed : errno, "copying the tracer: %s",
-			    strerror(failed ? -failed : errno));
-	fexecve(copy, argv, environ);
-	return fail(failure, "selfexe", errno, "starting the copy: %s", strerror(errno));
+        if (file < 0 || fstat(file, &what))
+                return fail(failure, "selfexe", errno, "/proc/self/exe: %s", strerror(errno));
+        if (fcntl(file, F_GET_SEALS) == SEALS)
+                return 0;
+        /* Root's guests have ids of their own; what only root may write to is out of reach for the others as well. */
+        if (!(what.st_mode & (S_IWGRP | S_IWOTH)) && (what.st_uid == 0 || what.st_uid != geteuid()))
+                return 0;
+        cleanup_fd int copy = memfd_create("mulligan-tracer", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (copy < 0)
+                return fail(failure, "selfexe", errno, "memfd_create: %s", strerror(errno));
+        int failed = copy_all(file, copy);
+        if (failed || fcntl(copy, F_ADD_SEALS, SEALS))
+                return fail(failure, "selfexe", failed ? -failed : errno, "copying the tracer: %s",
+                            strerror(failed ? -failed : errno));
+        fexecve(copy, argv, environ);
+        return fail(failure, "selfexe", errno, "starting the copy: %s", strerror(errno));
 }

@@ -12,63 +12,63 @@
 enum mount_op_kind { OP_RO_BIND, OP_TMPFS, OP_PROC, OP_DEV };
 
 struct mount_op {
-	enum mount_op_kind kind;
-	const char *source; /* OP_RO_BIND: a host path */
-	const char *target; /* a guest path */
-	mode_t mode;	    /* OP_TMPFS */
-	uint64_t bytes;	    /* OP_TMPFS */
+        enum mount_op_kind kind;
+        const char *source; /* OP_RO_BIND: a host path */
+        const char *target; /* a guest path */
+        mode_t mode;        /* OP_TMPFS */
+        uint64_t bytes;     /* OP_TMPFS */
 };
 
 struct id_range {
-	uint32_t inside;
-	uint32_t outside;
-	uint32_t count;
+        uint32_t inside;
+        uint32_t outside;
+        uint32_t count;
 };
 
 struct limit {
-	const char *name;
-	int resource;
-	struct rlimit value;
+        const char *name;
+        int resource;
+        struct rlimit value;
 };
 
 enum { SPEC_MAX_RANGES = 16, SPEC_MAX_LIMITS = 32 };
 
 struct spec {
-	char *buffer;
-	size_t size;
+        char *buffer;
+        size_t size;
 
-	struct id_range ranges[SPEC_MAX_RANGES];
-	size_t range_count;
+        struct id_range ranges[SPEC_MAX_RANGES];
+        size_t range_count;
 
-	const char **lowers; /* topmost first */
-	size_t lower_count;
-	const char *upper;
-	const char *work;
+        const char **lowers; /* topmost first */
+        size_t lower_count;
+        const char *upper;
+        const char *work;
 
-	struct mount_op *mounts; /* in the order given */
-	size_t mount_count;
+        struct mount_op *mounts; /* in the order given */
+        size_t mount_count;
 
-	const char *hostname;
-	const char *cwd;
-	uid_t uid; /* inside */
-	gid_t gid;
+        const char *hostname;
+        const char *cwd;
+        uid_t uid; /* inside */
+        gid_t gid;
 
-	struct limit limits[SPEC_MAX_LIMITS];
-	size_t limit_count;
+        struct limit limits[SPEC_MAX_LIMITS];
+        size_t limit_count;
 
-	const char **argv; /* NULL-terminated */
-	size_t argc;
-	const char **envp; /* NULL-terminated */
-	size_t env_count;
+        const char **argv; /* NULL-terminated */
+        size_t argc;
+        const char **envp; /* NULL-terminated */
+        size_t env_count;
 
-	bool walk;
-	bool ended;
+        bool walk;
+        bool ended;
 };
 
 /* What is wrong with a specification: the operation at fault and a sentence. */
 struct spec_error {
-	char operation[32];
-	char text[256];
+        char operation[32];
+        char text[256];
 };
 
 /* Reads `fd` to its end. 0 or -errno. */
