@@ -32,7 +32,7 @@ MEM: Final = "mem"
 # What a layer sets of a path; `meta.search` follows from the mode, `dir` from the entries' existence and kind.
 STORED: Final[frozenset[KeyKind]] = frozenset((ENT, DAT, MODE, MTIME, LINKS, XATTR))
 # The most telling key of a path comes first: it is the one to show when several differ.
-TELLING: Final[tuple[KeyKind, ...]] = (ENT, DAT, DIR, MODE, SEARCH, XATTR, LINKS, MTIME)
+TELLING: Final[tuple[KeyKind, ...]] = (DAT, ENT, DIR, MODE, SEARCH, XATTR, LINKS, MTIME)
 
 PATH_KINDS: Final[tuple[KeyKind, ...]] = (ENT, DAT, MODE, SEARCH, MTIME, LINKS, XATTR)
 

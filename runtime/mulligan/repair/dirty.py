@@ -79,8 +79,12 @@ class Dirty:
         for path in [path for path in self._kinds if path.startswith(folder + "/")]:
             self.clear(path)
 
-    def hits(self, footprint: Footprint, old: Tree, search_differs: Callable[[str], bool]) -> list[Key]:
-        """The dirty keys that the footprint relied on, the most telling one of each path. `old` is the state it saw."""
+    def hits(self, footprint: Footprint, old: Tree, search_differs: Callable[[str], bool], *, exact: bool = True) -> list[Key]:
+        """The dirty keys that the footprint relied on, the most telling one of each path. `old` is the state it saw.
+
+        When what differs is known exactly, that a file is there or not tells more than its content.
+        """
+        order = (ENT, *TELLING) if exact else TELLING
         found: dict[str, set[KeyKind]] = {}
         sets = [(paths, kinds) for paths, kinds in footprint.sets() if paths]
         for path, dirty in self._kinds.items():
@@ -94,7 +98,7 @@ class Dirty:
                 found.setdefault(folder, set()).add(DIR)
         for path, kind in self._on_the_way(footprint, old, search_differs):
             found.setdefault(path, set()).add(kind)
-        return [Key(min(kinds, key=TELLING.index), path) for path, kinds in sorted(found.items())]
+        return [Key(min(kinds, key=order.index), path) for path, kinds in sorted(found.items())]
 
     def _on_the_way(self, footprint: Footprint, old: Tree, search_differs: Callable[[str], bool]) -> list[tuple[str, KeyKind]]:
         """Folders that the action passed and that are no longer there, or may no longer be passed."""

@@ -111,7 +111,7 @@ class _Forecast:
         because = []
         if not footprint.complete and (self._maybe or self._told):
             because.append(Reason("incomplete", note=f"its trace has a hole ({footprint.incomplete_because[0]})"))
-        hits = self._maybe.hits(footprint, self._walk.recorded_tree, lambda _: True)
+        hits = self._maybe.hits(footprint, self._walk.recorded_tree, lambda _: True, exact=False)
         hits.sort(key=lambda key: (TELLING.index(key.kind), key.name))
         for key in hits:
             path = self._maybe.listed_child(key.name) if key.kind == "dir" else key.name
