@@ -1,0 +1,192 @@
+"""What all tests share: the host's features in the header, stores, compiled guests, and the check that nothing is left.
+
+A test that needs what this host lacks skips with the reason; with MULLIGAN_MUST_WORK=1 (set in CI) it fails instead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mulligan.sandbox.hosts import HostFeatures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+GUESTS = Path(__file__).parent / "guests"
+_PR_SET_CHILD_SUBREAPER = 36
+_PATIENCE_S = 10.0
+_RUNS_SANDBOXES = frozenset({"home", "shared_home", "sandboxes"})
+
+
+def must_work() -> bool:
+    """Whether what cannot be tested here is a failure."""
+    return os.environ.get("MULLIGAN_MUST_WORK", "") not in ("", "0")
+
+
+def lacking(reason: str) -> None:
+    """This test can't run here: skip it, or fail it where all must work."""
+    if must_work():
+        pytest.fail(f"MULLIGAN_MUST_WORK is set, and {reason}")
+    pytest.skip(reason)
+
+
+def pytest_configure() -> None:
+    """Whatever a test leaves running becomes our child, so that it can be found."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+_FEATURES: list[HostFeatures] = []
+
+
+def features() -> HostFeatures:
+    """What this host offers, probed once."""
+    if not _FEATURES:
+        _FEATURES.append(HostFeatures.probe(environ=os.environ))
+    return _FEATURES[0]
+
+
+def pytest_report_header() -> list[str]:
+    """Tell what this host has and lacks, before the tests do."""
+    who = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
+    rows = [f"{'ok     ' if one.ok else 'MISSING'} {one.name}: {one.detail}" for one in features().features]
+    compiler = shutil.which("cc")
+    rows.append(f"{'ok     ' if compiler else 'MISSING'} C compiler: {compiler or 'guests are not compiled'}")
+    return [f"mulligan's host features, as {who}:", *(f"  {row}" for row in rows)]
+
+
+# -------------------------------------------------------------------------------------------------- fixtures
+
+
+@pytest.fixture(scope="session")
+def sandboxes() -> HostFeatures:
+    """The host can run sandboxes; the test skips (or fails) where it can't."""
+    found = features()
+    missing = [f"{one.name} ({one.detail})" for one in found.features if one.required and not one.ok]
+    if missing:
+        lacking(f"this host lacks {', '.join(missing)}")
+    return found
+
+
+@pytest.fixture
+def home(tmp_path: Path, sandboxes: HostFeatures) -> Path:
+    """A place for a fresh store, not made yet."""
+    assert sandboxes.runs
+    return tmp_path / "store"
+
+
+@pytest.fixture(scope="session")
+def shared_home(tmp_path_factory: pytest.TempPathFactory, sandboxes: HostFeatures) -> Path:
+    """A place for one store that many tests use, so that the host's skeleton is made once."""
+    assert sandboxes.runs
+    return tmp_path_factory.mktemp("shared") / "store"
+
+
+@pytest.fixture(scope="session")
+def guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Compile a guest program of tests/guests by its name; gives the static executable."""
+    folder = tmp_path_factory.mktemp("guests")
+    folder.chmod(0o755)
+
+    def compiled(name: str) -> Path:
+        program = folder / name
+        if not program.exists():
+            compiler = shutil.which("cc")
+            if compiler is None:
+                lacking("there is no C compiler")
+            command = [compiler, "-O1", "-static", "-pthread", "-Wall", "-o", program, GUESTS / f"{name}.c"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+        return program
+
+    return compiled
+
+
+@pytest.fixture(scope="session")
+def fsops(guest: Callable[[str], Path]) -> Path:
+    """The guest that does file operations as it is told."""
+    return guest("fsops")
+
+
+# -------------------------------------------------------------------------------------------------- nothing is left
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that runs sandboxes leaves no process, mount, namespace, cgroup, pipe or process descriptor."""
+    if not _RUNS_SANDBOXES & set(request.fixturenames):
+        yield
+        return
+    before = _mounts(), _descriptors(), _cgroups()
+    running = _family()
+    yield
+    left = _wait_until_gone(running)
+    assert not left, f"processes are left: {left}"
+    assert (_mounts(), _descriptors(), _cgroups()) == before
+
+
+def _mounts() -> str:
+    return Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+
+
+def _descriptors() -> dict[str, int]:
+    """How many pipes, process and namespace descriptors this process holds."""
+    count: dict[str, int] = {}
+    for entry in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            kind = os.readlink(f"/proc/self/fd/{entry}").split(":")[0]
+            if kind in ("pipe", "anon_inode", "mnt", "user", "pid", "net"):
+                count[kind] = count.get(kind, 0) + 1
+    return count
+
+
+def _cgroups() -> set[Path]:
+    return set(Path("/sys/fs/cgroup").glob("*/mulligan*")) | set(Path("/sys/fs/cgroup").glob("mulligan*"))
+
+
+def _family() -> dict[int, str]:
+    """Every descendant of this process, by pid: its name. As subreaper we are the parent of all that lost theirs."""
+    children: dict[int, list[int]] = {}
+    names: dict[int, str] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with suppress(OSError):
+                text = Path(f"/proc/{entry}/stat").read_text(encoding="utf-8", errors="replace")
+                name, rest = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
+                names[int(entry)] = f"{name} ({rest[0]})"
+                children.setdefault(int(rest[1]), []).append(int(entry))
+    found: dict[int, str] = {}
+    waiting = [os.getpid()]
+    while waiting:
+        for child in children.get(waiting.pop(), []):
+            found[child] = names[child]
+            waiting.append(child)
+    return found
+
+
+def _wait_until_gone(running: dict[int, str]) -> dict[int, str]:
+    """Wait for the end of each process that was not there before; gives those that do not end."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        left = {pid: name for pid, name in _family().items() if pid not in running}
+        if not left or time.monotonic() > deadline:
+            return left
+        pid = next(iter(left))
+        with suppress(ProcessLookupError):
+            fd = os.pidfd_open(pid)
+            try:
+                ended = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]
+            finally:
+                os.close(fd)
+            if ended:
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, 0)  # an orphan that fell to us
