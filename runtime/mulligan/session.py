@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from mulligan.commit import CommitReport, commit
 from mulligan.errors import RepairFailedError, UsageError
 from mulligan.history.journal import NEW
+from mulligan.history.lineage import Why, explain
 from mulligan.history.store import SessionRow, Store, default_home
 from mulligan.model.action import Action, LaunchContext
 from mulligan.model.ids import ActionId, LayerId, shown
@@ -226,6 +227,13 @@ class Session:
     def read_node(self, node: Node, path: str) -> bytes:
         """The bytes of a file node of a Difference."""
         return self._layers.read(node.provider, path)
+
+    def why(self, target: str) -> Why:
+        """Where an action or an absolute path came from, and who relied on it, each with its witness key.
+
+        Raises NotFoundError for what this history does not know.
+        """
+        return explain(self.log(), target, self._bottom_layers())
 
     def graph(self) -> nx.MultiDiGraph:
         """Who relied on whom: a networkx graph whose edges carry the witness key."""

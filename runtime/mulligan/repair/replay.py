@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from mulligan.model.action import Action, LaunchContext, Outcome
 from mulligan.model.change import Patch, Replace
 from mulligan.model.footprint import Footprint
-from mulligan.model.ids import ActionId, LayerId, RecordId, parent
+from mulligan.model.ids import ActionId, LayerId, RecordId
 from mulligan.model.plan import Reason, Report, Step
 from mulligan.model.record import Record
 from mulligan.repair.planner import check_patch
@@ -161,7 +161,8 @@ class Replay:
         check_patch(path, self._walk.tree)
         at = self._slot_time(path)
         layer = self._workshop.patch(path, value, tuple(self._below), at)
-        launch = self._walk.launch
+        launch, there = self._walk.launch, frozenset((path,))
+        new = path not in self._walk.tree
         record = Record(
             record_id=NEW,
             revision=revision,
@@ -169,8 +170,12 @@ class Replay:
             launch=launch,
             handoff=launch,
             outcome=Outcome(exit_code=0, signal=None, started_ns=at, ended_ns=at),
-            footprint=Footprint(
-                probed=frozenset((parent(path),)), wrote=frozenset((path,)), launch_env=launch.env, launch_cwd=launch.cwd
+            footprint=Footprint(  # it stands on what is there: when that comes or goes, the patch is made again
+                missed=there if new else frozenset(),
+                overwrote=frozenset() if new else there,
+                wrote=there,
+                launch_env=launch.env,
+                launch_cwd=launch.cwd,
             ),
             layer=layer,
         )
