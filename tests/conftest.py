@@ -13,14 +13,20 @@ import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mulligan.model.events import Incomplete, Killed
+from mulligan.model.fold import check_writes
 from mulligan.sandbox.hosts import HostFeatures
+from mulligan.sandbox.layer import OpenLayer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from mulligan.model.layer import Layer
+    from mulligan.sandbox.layer import Ran
 
 GUESTS = Path(__file__).parent / "guests"
 _PR_SET_CHILD_SUBREAPER = 36
@@ -190,3 +196,26 @@ def _wait_until_gone(running: dict[int, str]) -> dict[int, str]:
             if ended:
                 with suppress(ChildProcessError):
                     os.waitpid(pid, 0)  # an orphan that fell to us
+
+
+# -------------------------------------------------------------------------------------------------- writes are true
+
+
+@pytest.fixture(autouse=True)
+def writes_are_true(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """After every action of every test, the tracer's write facts equal the upper directory, in both directions.
+
+    A killed process may die between the kernel's change and the tracer's look at its result, so runs that were ended
+    from outside, or whose background processes were, are left out, as are those that the tracer called incomplete.
+    """
+    seal, wrong = OpenLayer.seal, []
+
+    def checked(layer: OpenLayer, run: Ran, *args: Any, **kwargs: Any) -> Layer:
+        cut_short = run.outcome.timed_out or any(isinstance(e, Killed | Incomplete) for e in run.events)
+        if not cut_short:
+            wrong.extend(check_writes(run.events, run.entries))
+        return seal(layer, run, *args, **kwargs)
+
+    monkeypatch.setattr(OpenLayer, "seal", checked)
+    yield
+    assert not wrong, wrong
