@@ -21,7 +21,8 @@ enum { CHANNEL = 3 };
 /* What guest root keeps: Docker's default set without MKNOD, NET_RAW, SYS_CHROOT, SETFCAP and AUDIT_WRITE. All of them
  * count in the guest's own user namespace only. */
 static const int kept_capabilities[] = {
-        CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP, CAP_NET_BIND_SERVICE,
+        CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP,
+        CAP_NET_BIND_SERVICE,
 };
 
 static uint64_t kept_set(const struct ids *ids)

@@ -75,13 +75,28 @@ static int expect(int channel, enum message_kind kind, pid_t *sender, struct fai
         return 0;
 }
 
-/* Done from outside: T may be allowed to raise hard limits, G is not (getrlimit(2), prlimit). */
+static rlim_t lesser(rlim_t left, rlim_t right)
+{
+        return left < right ? left : right; /* RLIM_INFINITY is the greatest */
+}
+
+/* Done from outside: T may be allowed to raise hard limits, G is not (getrlimit(2), prlimit). Where T is not either, the
+ * present hard limit stands: it is stricter than what was asked for. */
 static int limit_guest(const struct spec *spec, pid_t guest, struct failure *failure)
 {
         for (size_t i = 0; i < spec->limit_count; i++) {
                 const struct limit *limit = &spec->limits[i];
-                if (prlimit(guest, (enum __rlimit_resource)limit->resource, &limit->value, NULL))
-                        return fail(failure, "rlimit", errno, "%s: %s", limit->name, strerror(errno));
+                int resource = limit->resource;
+                struct rlimit present, wanted = limit->value;
+                if (!prlimit(guest, resource, &wanted, NULL))
+                        continue;
+                if (errno == EPERM && !prlimit(guest, resource, NULL, &present)) {
+                        wanted.rlim_max = lesser(wanted.rlim_max, present.rlim_max);
+                        wanted.rlim_cur = lesser(wanted.rlim_cur, wanted.rlim_max);
+                        if (!prlimit(guest, resource, &wanted, NULL))
+                                continue;
+                }
+                return fail(failure, "rlimit", errno, "%s: %s", limit->name, strerror(errno));
         }
         return 0;
 }

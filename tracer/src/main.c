@@ -65,7 +65,8 @@ static void report_outcome(int status, const struct trace_result *result)
         status_line(status, "rusage %lld %lld %ld",
                     (long long)usage->ru_utime.tv_sec * 1000000 + usage->ru_utime.tv_usec,
                     (long long)usage->ru_stime.tv_sec * 1000000 + usage->ru_stime.tv_usec, usage->ru_maxrss);
-        status_line(status, "stops %llu", (unsigned long long)(result->seccomp_stops + result->exit_stops + result->other_stops));
+        status_line(status, "stops %llu",
+                    (unsigned long long)(result->seccomp_stops + result->exit_stops + result->other_stops));
         if (WIFSIGNALED(result->status))
                 status_line(status, "signaled %d", WTERMSIG(result->status));
         else
