@@ -1,0 +1,92 @@
+"""Every program of tests/guests, run in a sandbox: the facts that it prints are reported, and those it denies are not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mulligan.model.action import Action, LaunchContext
+from mulligan.model.events import Exec, Hardlink, Incomplete, Rename
+from mulligan.model.ids import ActionId
+from mulligan.model.tree import Tree
+from mulligan.sandbox.hostbase import build_host_base
+from mulligan.sandbox.imports import import_folder
+from mulligan.sandbox.layer import LayerStore
+from mulligan.sandbox.native import NativeSandbox
+from mulligan.sandbox.stack import Stack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mulligan.model.events import Event
+    from mulligan.sandbox.tracer import Trace
+
+SOURCES = Path(__file__).parents[1] / "guests"
+NAMES = sorted(source.stem for source in SOURCES.glob("*.c") if '#include "guest.h"' in source.read_text(encoding="ascii"))
+SKIPPED = 77
+
+
+@pytest.fixture(scope="module")
+def run_guest(
+    shared_home: Path, tmp_path_factory: pytest.TempPathFactory, guest: Callable[[str], Path]
+) -> Callable[[str], Trace]:
+    """Run a guest by its name, each on the same state, in an empty /workspace."""
+    store = LayerStore(shared_home / "layers")
+    base, skeleton = build_host_base(store, {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"})
+    sandbox = NativeSandbox(base, store)
+    tree = Tree()
+    tree.apply(skeleton.manifest, skeleton.id)
+
+    def run(name: str) -> Trace:
+        folder = tmp_path_factory.mktemp(name)
+        (folder / name).write_bytes(guest(name).read_bytes())
+        (folder / name).chmod(0o755)
+        programs = import_folder(store, str(folder), "/guests", base, tree)
+        stack = Stack((skeleton.id, programs.id), base, store)
+        action = Action(ActionId("a1"), argv=(f"/guests/{name}",))
+        with store.begin() as opened:
+            trace = sandbox.run(action, LaunchContext(dict(base.env), "/workspace"), stack, opened)
+            opened.seal(trace, stack)
+        return trace
+
+    return run
+
+
+def fact(event: Event) -> str:
+    """An event as a guest prints it."""
+    kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(event).__name__).upper()
+    if isinstance(event, Rename | Hardlink):
+        return f"{kind} {event.source} {event.target}"
+    if isinstance(event, Incomplete):
+        return f"{kind} {event.reason}"
+    return f"{kind} {getattr(event, 'path', '')}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_guest(name: str, run_guest: Callable[[str], Trace], lacking_here: Callable[[str], None]) -> None:
+    """What a program says that it did is what the tracer reports."""
+    trace = run_guest(name)
+    outcome = trace.outcome
+    if outcome.exit_code == SKIPPED:
+        lacking_here(outcome.stderr.decode())
+    assert outcome.exit_code == 0, outcome
+    expected = [line for line in outcome.stdout.decode().splitlines() if not line.startswith("! ")]
+    denied = [line[2:] for line in outcome.stdout.decode().splitlines() if line.startswith("! ")]
+    facts = {fact(event) for event in trace.events}
+    assert [line for line in expected if line not in facts] == []
+    assert [line for line in denied if line in facts] == []
+    if not any(line.startswith("INCOMPLETE") for line in expected):
+        assert [event for event in trace.events if isinstance(event, Incomplete)] == []
+
+
+def test_failed_exec_carries_environment(run_guest: Callable[[str], Trace]) -> None:
+    """A failed exec is reported with all that it was given: shells hand on their exports by one."""
+    failed = [event for event in run_guest("exec_fails").events if isinstance(event, Exec) and event.errno]
+    assert [(Path(event.path).name, event.argv, event.cwd) for event in failed] == [
+        ("absent", (b"absent",), "/workspace"),
+        ("plain", (b"absent",), "/workspace"),
+    ]
+    assert all(any(line.startswith(b"PATH=") for line in event.env) for event in failed)
