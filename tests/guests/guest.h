@@ -5,7 +5,7 @@
  *
  *     KIND PATH            KIND as in tracer/PROTOCOL.md; PATH absolute and physical
  *     RENAME SOURCE TARGET likewise HARDLINK
- *     INCOMPLETE REASON
+ *     INCOMPLETE REASON    likewise KILLED NAME
  *     ! KIND PATH          must not be reported
  *
  * It exits with 77 where the machine lacks what it needs. Paths hold no blanks. */

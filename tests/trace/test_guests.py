@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mulligan.model.action import Action, LaunchContext
-from mulligan.model.events import Exec, Hardlink, Incomplete, Rename
+from mulligan.model.events import Exec, Hardlink, Incomplete, Killed, Rename
 from mulligan.model.ids import ActionId
 from mulligan.model.tree import Tree
 from mulligan.sandbox.hostbase import build_host_base
@@ -62,6 +62,8 @@ def fact(event: Event) -> str:
         return f"{kind} {event.source} {event.target}"
     if isinstance(event, Incomplete):
         return f"{kind} {event.reason}"
+    if isinstance(event, Killed):
+        return f"{kind} {event.name}"
     return f"{kind} {getattr(event, 'path', '')}"
 
 
