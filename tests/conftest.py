@@ -83,6 +83,12 @@ def sandboxes() -> HostFeatures:
     return found
 
 
+@pytest.fixture(scope="session")
+def lacking_here() -> Callable[[str], None]:
+    """Say what this host lacks for a test: it skips, or fails where all must work."""
+    return lacking
+
+
 @pytest.fixture
 def home(tmp_path: Path, sandboxes: HostFeatures) -> Path:
     """A place for a fresh store, not made yet."""

@@ -114,7 +114,9 @@ def _program() -> Feature:
 def _user_namespaces() -> Feature:
     number = _in_child(lambda: _unshare(_CLONE_NEWUSER | _CLONE_NEWNS | _CLONE_REST))
     detail = "user, mount, pid, ipc, uts, net and cgroup namespaces can be made" if number == 0 else os.strerror(number)
-    return Feature("namespaces", number == 0, detail, "isolation of actions", "" if number == 0 else userns_remedy(), required=True)
+    return Feature(
+        "namespaces", number == 0, detail, "isolation of actions", "" if number == 0 else userns_remedy(), required=True
+    )
 
 
 def _overlay(here: Path) -> Feature:
@@ -152,7 +154,7 @@ def _whole(here: Path, environ: Mapping[str, str]) -> Feature:
         stack = Stack((skeleton.id,), base, store)
         started = time.perf_counter()
         with store.begin() as layer:
-            action = Action(ActionId("probe"), shell="exit 7", timeout_s=30.0)
+            action = Action(ActionId("probe"), argv=("sh", "-c", "exit 7"), timeout_s=30.0)
             outcome = NativeSandbox(base, store).run(action, LaunchContext(base.env), stack, layer).outcome
         took = (time.perf_counter() - started) * 1e3
         store.settle()

@@ -54,7 +54,9 @@ class NativeSandbox:
         env = {**launch.env, **action.env}
         ops = build_mounts(self.base, lowers, str(layer.upper), str(layer.work))
         ops += build_command(self.base, self.limits, self.argv(action), env, action.cwd or launch.cwd)
-        streams = Streams(on_stdout=on_stdout, on_stderr=on_stderr)
+        ids = self.base.ids
+        owner = None if ids.rootless else (ids.on_disk(ids.uid), ids.on_disk(ids.gid))
+        streams = Streams(on_stdout=on_stdout, on_stderr=on_stderr, owner=owner)
         return run_traced(build_spec(ops), stdin=action.stdin, timeout_s=action.timeout_s, streams=streams, interrupt=interrupt)
 
     def argv(self, action: Action) -> Sequence[str]:

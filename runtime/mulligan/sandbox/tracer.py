@@ -56,6 +56,7 @@ class Streams:
     stderr_cap: int = DEFAULT_CAP
     on_stdout: Callable[[bytes], None] | None = None
     on_stderr: Callable[[bytes], None] | None = None
+    owner: tuple[int, int] | None = None  # the guest's ids on disk, if they are not ours: it may then open /dev/stdout
 
 
 @dataclass(slots=True)
@@ -109,7 +110,7 @@ class _Run:
         self._returncode = 0
         self._started_ns = time.time_ns()
         self._ended_ns = 0
-        self._process = self._spawn(spec, stdin, program)
+        self._process = self._spawn(spec, stdin, streams, program)
 
     def __enter__(self) -> Self:
         return self
@@ -124,10 +125,13 @@ class _Run:
 
     # ------------------------------------------------------------------------------------------------ starting
 
-    def _spawn(self, spec: bytes, stdin: bytes, program: Path) -> subprocess.Popen[bytes]:
+    def _spawn(self, spec: bytes, stdin: bytes, streams: Streams, program: Path) -> subprocess.Popen[bytes]:
         theirs: list[int] = []
         try:
             guest = [self._sender(stdin, theirs), *(self._receiver(s, theirs) for s in (self._stdout, self._stderr))]
+            if streams.owner is not None:
+                for fd in guest:
+                    os.fchown(fd, *streams.owner)
             spec_fd = self._sender(spec, theirs)
             events, status = (self._receiver(s, theirs) for s in (self._events, self._status))
             control, self._control = self._pipe()

@@ -55,7 +55,7 @@ def test_entries_and_stops_are_told() -> None:
     """The upper directory and the stops come along with the facts."""
     row: list[object] = [50, 1, "link", 0o777, 1, 2, 3, 4, 1, 9, b"to\xff", 0, False, [[b"user.x", b"\0"]]]
     facts = decode_events(frame(HELLO, [1, 1, b"/l"], row) + frame(END))
-    assert facts.entries == [ev.RawEntry("/l", "link", 0o777, 1, 2, 3, 4, 1, 9, "to\udcff", 0, False, ((b"user.x", b"\0"),))]  # noqa: FBT003
+    assert facts.entries == [ev.RawEntry("/l", "link", 0o777, 1, 2, 3, 4, 1, 9, "to\udcff", 0, False, ((b"user.x", b"\0"),))]
     assert facts.stops == (3, 2)
 
 
@@ -83,7 +83,9 @@ def test_what_is_cut_off_or_out_of_order_is_a_tracer_error(stream: bytes) -> Non
 def test_fifty_thousand_facts_take_a_fifth_of_a_second() -> None:
     """Decoding is on the way of every action."""
     stream = frame(HELLO, *([1, number, f"/some/path/{number}".encode()] for number in range(1000)))
-    stream += b"".join(frame(*([10 + number % 4, number, 0][: 3 if number % 4 == 1 else 2] for number in range(1000))) for _ in range(50))
+    stream += b"".join(
+        frame(*([10 + number % 4, number, 0][: 3 if number % 4 == 1 else 2] for number in range(1000))) for _ in range(50)
+    )
     stream += frame(END)
     best = 9.0
     for _ in range(3):

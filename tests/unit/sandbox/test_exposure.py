@@ -139,7 +139,7 @@ def test_a_script_on_path_finds_its_interpreter_and_what_it_execs(host: Host) ->
 
 
 def test_node_versions_and_node_modules(host: Host) -> None:
-    """nvm's node is a prefix of bin and lib; node_modules/.bin brings node_modules, and not the project."""
+    """Nvm's node is a prefix of bin and lib; node_modules/.bin brings node_modules, and not the project."""
     node = host.program(".nvm/versions/node/v20/bin/node")
     npm = host.file(".nvm/versions/node/v20/lib/node_modules/npm/index.js")
     host.program("web/node_modules/.bin/tsc")
@@ -191,7 +191,13 @@ def test_keys_are_not_shown_even_when_path_names_their_folder(host: Host) -> Non
 
 def test_the_host_base_has_a_clean_environment_and_no_secret(layers: LayerStore) -> None:
     """Of the caller's environment a short list passes; /etc has no shadow, no keys, no other users."""
-    environ = {"PATH": "relative:/usr/bin:/nope:/bin", "HOME": "/root", "AWS_SECRET_ACCESS_KEY": "x", "LC_ALL": "C", "TERM": "xterm"}
+    environ = {
+        "PATH": "relative:/usr/bin:/nope:/bin",
+        "HOME": "/root",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "LC_ALL": "C",
+        "TERM": "xterm",
+    }
     base, skeleton = build_host_base(layers, environ)
     assert base.env["PATH"] == "/usr/bin:/bin"
     assert "AWS_SECRET_ACCESS_KEY" not in base.env

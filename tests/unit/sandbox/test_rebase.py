@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
 def copied(kind: str, **more: object) -> Entry:
     """An entry of which all was inherited by copy-up."""
-    flags = {"made": False, "inherit_mode": True, "inherit_mtime": True, "inherit_xattrs": True, "inherit_content": kind == "file"}
+    flags = {
+        "made": False,
+        "inherit_mode": True,
+        "inherit_mtime": True,
+        "inherit_xattrs": True,
+        "inherit_content": kind == "file",
+    }
     return replace(entry(kind), **{**flags, **more})
 
 
@@ -91,7 +97,9 @@ def test_an_inherited_mode_is_set_on_a_copy(layers: LayerStore, make: Maker) -> 
 
 def test_whiteouts_and_opaque_folders_stay_where_they_hide(layers: LayerStore, make: Maker) -> None:
     """A removal goes on hiding what is below, also something new in a folder that was made again."""
-    kept = written(layers, ("/d", replace(entry("dir"), opaque=True), None), ("/d/own", entry(), b""), removed=("/gone", "/absent"))
+    kept = written(
+        layers, ("/d", replace(entry("dir"), opaque=True), None), ("/d/own", entry(), b""), removed=("/gone", "/absent")
+    )
     new = written(layers, ("/d", entry("dir"), None), ("/d/z", entry(), b"z"), ("/gone", entry(), b"g"))
     again, stack = over(make, new, kept)
     assert stack.listdir("/") == ["d"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,5 +56,5 @@ def test_the_order_of_writing_is_kept(moments: list[int], length: int) -> None:
     ordered = sorted(new, key=lambda path: new[path].mtime_ns)
     assert [planned[path] for path in ordered] == sorted(planned.values())
     assert all(planned[path] >= slot.start for path in new)
-    for one, other in zip(ordered, ordered[1:], strict=False):
+    for one, other in pairwise(ordered):
         assert (new[one].mtime_ns < new[other].mtime_ns) == (planned[one] < planned[other])

@@ -57,7 +57,9 @@ def test_output_over_the_cap_is_drained_and_marked(script: Script) -> None:
     """A cap keeps the first bytes; the rest is read so that nobody blocks, and a watcher gets all."""
     seen: list[bytes] = []
     streams = Streams(stdout_cap=1000, on_stdout=seen.append)
-    outcome = run_traced(b"", program=script("sys.stdout.write('x' * 3000000); sys.stdout.flush()" + GOOD), streams=streams).outcome
+    outcome = run_traced(
+        b"", program=script("sys.stdout.write('x' * 3000000); sys.stdout.flush()" + GOOD), streams=streams
+    ).outcome
     assert outcome.stdout == b"x" * 1000
     assert outcome.stdout_truncated
     assert not outcome.stderr_truncated
