@@ -141,6 +141,7 @@ def test_orphans_are_what_no_live_process_works_on(layers: LayerStore, make: Mak
     known, unknown = make.layer(("/a", b"")), make.layer(("/b", b""))
     (layers.root / ".open-killed").mkdir()
     (layers.root / ".gone-half").mkdir()
+    layers.settle()
     with layers.begin() as opened:
         found = layers.orphans([known.id])
         assert opened.folder.name not in found
