@@ -46,6 +46,12 @@ static inline int sys_mount_setattr(int directory, const char *path, unsigned in
         return (int)syscall(SYS_mount_setattr, directory, path, flags, attributes, sizeof *attributes);
 }
 
+static inline int sys_mount(const char *source, const char *target, const char *type, unsigned long flags,
+                            const char *options)
+{
+        return (int)syscall(SYS_mount, source, target, type, flags, options);
+}
+
 static inline int sys_pivot_root(const char *new_root, const char *put_old)
 {
         return (int)syscall(SYS_pivot_root, new_root, put_old);

@@ -140,6 +140,8 @@ int main(int argc, char **argv)
                              : fail(&failure, "events", ENOMEM, "no memory");
                 out_free(out);
         }
+        if (failed && control_fired())
+                status_line(descriptors[STATUS], "stopped killed");
         if (failed)
                 status_failure(descriptors[STATUS], &failure);
         spec_free(&spec);

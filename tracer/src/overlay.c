@@ -63,34 +63,13 @@ static int set_directory(int context, const char *key, const char *path, struct 
         return fail(failure, "mount", error, "overlay %s=%s: %s %s", key, path, strerror(error), name);
 }
 
-/* Before Linux 6.5 there is no `lowerdir+`: all lowers go into one colon-separated string of at most 255 bytes. */
-static int set_lowers_at_once(int context, const struct spec *spec, struct failure *failure)
-{
-        char list[256];
-        size_t used = 0;
-
-        for (size_t i = 0; i < spec->lower_count; i++) {
-                int directory = open(spec->lowers[i], O_PATH | O_DIRECTORY | O_CLOEXEC); /* stays open until exec */
-                if (directory < 0)
-                        return fail(failure, "mount", errno, "lower %s: %s", spec->lowers[i], strerror(errno));
-                used += (size_t)snprintf(list + used, sizeof list - used, "%s/proc/self/fd/%d", i ? ":" : "", directory);
-                if (used >= sizeof list)
-                        return fail(failure, "mount", E2BIG, "this kernel is too old for %zu lower directories",
-                                    spec->lower_count);
-        }
-        return set_option(context, "lowerdir", list, failure);
-}
-
 static int set_lowers(int context, const struct spec *spec, struct failure *failure)
 {
-        for (size_t i = 0; i < spec->lower_count; i++) {
-                int failed = set_directory(context, "lowerdir+", spec->lowers[i], failure);
-                if (failed == -EINVAL && !i)
-                        return set_lowers_at_once(context, spec, failure);
-                if (failed)
-                        return failed;
-        }
-        return 0;
+        int failed = 0;
+
+        for (size_t i = 0; !failed && i < spec->lower_count; i++)
+                failed = set_directory(context, "lowerdir+", spec->lowers[i], failure);
+        return failed;
 }
 
 static int set_options(int context, const struct ids *ids, struct failure *failure)
@@ -104,31 +83,82 @@ static int set_options(int context, const struct ids *ids, struct failure *failu
         return ids->privileged ? 0 : set_option(context, "userxattr", NULL, failure);
 }
 
-int overlay_mount(const struct spec *spec, const struct ids *ids, struct failure *failure)
+/* Before Linux 6.5 there is no `lowerdir+`, and a string given to fsconfig(2) has at most 255 bytes. mount(2) takes a
+ * page of options; with descriptors' numbers for paths, relative to /proc/self/fd, it holds the 500 lowers that the
+ * kernel allows, and no path needs quoting. The descriptors stay open until C has forked. */
+static int format_old_options(const struct spec *spec, const struct ids *ids, char *text, size_t size,
+                              struct failure *failure)
+{
+        size_t used = (size_t)snprintf(text, size, "%svolatile,index=off,metacopy=off,redirect_dir=nofollow,xino=off,"
+                                       "nfs_export=off", ids->privileged ? "" : "userxattr,");
+        size_t count = spec->lower_count + 2;
+
+        for (size_t i = 0; i < count && used < size; i++) {
+                const char *path = i == 0 ? spec->upper : i == 1 ? spec->work : spec->lowers[i - 2];
+                const char *key = i == 0 ? ",upperdir=" : i == 1 ? ",workdir=" : i == 2 ? ",lowerdir=" : ":";
+                int directory = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+                if (directory < 0)
+                        return fail(failure, "mount", errno, "%s: %s", path, strerror(errno));
+                used += (size_t)snprintf(text + used, size - used, "%s%d", key, directory);
+        }
+        if (used >= size)
+                return fail(failure, "mount", E2BIG, "too many lower directories for this kernel: %zu", spec->lower_count);
+        return 0;
+}
+
+static int mount_old_way(const struct spec *spec, const struct ids *ids, struct failure *failure)
+{
+        char text[4096];
+        int failed = format_old_options(spec, ids, text, sizeof text, failure);
+
+        if (failed)
+                return failed;
+        if (chdir("/proc/self/fd"))
+                return fail(failure, "mount", errno, "/proc/self/fd: %s", strerror(errno));
+        if (sys_mount("overlay", spec->upper, "overlay", MS_NOSUID | MS_NODEV, text))
+                return fail(failure, "mount", errno, "overlay over %s: %s", spec->upper, strerror(errno));
+        int root = open(spec->upper, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (root < 0)
+                return fail(failure, "mount", errno, "opening the overlay: %s", strerror(errno));
+        return root;
+}
+
+/* 0, or -errno; -EOPNOTSUPP when the kernel does not know `lowerdir+`. */
+static int configure(int context, const struct spec *spec, const struct ids *ids, struct failure *failure)
 {
         char message[256];
-        cleanup_fd int context = sys_fsopen("overlay", FSOPEN_CLOEXEC);
-
-        if (context < 0)
-                return fail(failure, "mount", errno, "fsopen overlay: %s", strerror(errno));
         int failed = set_lowers(context, spec, failure);
+
+        if (failed == -EINVAL)
+                return -EOPNOTSUPP;
         if (!failed)
                 failed = set_directory(context, "upperdir", spec->upper, failure);
         if (!failed)
                 failed = set_directory(context, "workdir", spec->work, failure);
         if (!failed)
                 failed = set_options(context, ids, failure);
+        if (failed || !sys_fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
+                return failed;
+        int error = errno;
+        read_message(context, message, sizeof message);
+        return fail(failure, "mount", error, "overlay over %s: %s %s", spec->upper, strerror(error), message);
+}
+
+static int mount_new_way(const struct spec *spec, const struct ids *ids, struct failure *failure)
+{
+        cleanup_fd int context = sys_fsopen("overlay", FSOPEN_CLOEXEC);
+
+        if (context < 0)
+                return fail(failure, "mount", errno, "fsopen overlay: %s", strerror(errno));
+        int failed = configure(context, spec, ids, failure);
         if (failed)
                 return failed;
-        if (sys_fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0)) {
-                int error = errno;
-                read_message(context, message, sizeof message);
-                return fail(failure, "mount", error, "overlay over %s: %s %s", spec->upper, strerror(error), message);
-        }
-        int mount = sys_fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+        cleanup_fd int mount = sys_fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
         if (mount < 0)
                 return fail(failure, "mount", errno, "fsmount overlay: %s", strerror(errno));
-        return mount;
+        if (sys_move_mount(mount, "", AT_FDCWD, spec->upper, MOVE_MOUNT_F_EMPTY_PATH))
+                return fail(failure, "mount", errno, "attaching the overlay: %s", strerror(errno));
+        return steal_fd(&mount);
 }
 
 /* An option that equals the module's default is not shown, so only what must not be there can be looked for, and
@@ -150,7 +180,7 @@ static const char *unwanted_option(const char *line)
         return strstr(super, ",volatile") || strstr(super, ",fsync=volatile") ? NULL : "no volatile";
 }
 
-int overlay_check(const char *target, struct failure *failure)
+static int check_options(const char *target, struct failure *failure)
 {
         cleanup_free char *line = NULL;
         char resolved[64];
@@ -179,4 +209,20 @@ int overlay_check(const char *target, struct failure *failure)
         if (!found)
                 return fail(failure, "mount", ENOENT, "the overlay is not in mountinfo");
         return result;
+}
+
+int overlay_mount(const struct spec *spec, const struct ids *ids, struct failure *failure)
+{
+        int root = mount_new_way(spec, ids, failure);
+
+        if (root == -EOPNOTSUPP)
+                root = mount_old_way(spec, ids, failure);
+        if (root < 0)
+                return root;
+        int failed = check_options(spec->upper, failure);
+        if (failed) {
+                close(root);
+                return failed;
+        }
+        return root;
 }

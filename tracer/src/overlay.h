@@ -5,9 +5,7 @@
 #include "ids.h"
 #include "spec.h"
 
-/* Makes the overlay; a descriptor of the mount, attached nowhere yet, or -errno. The caller stands in the mount
- * namespace that the mount is for. */
+/* Mounts the overlay and gives a descriptor of its root, or -errno. It is attached over its own upper directory: a place in
+ * the host's tree that is sure to exist, in a mount namespace that nobody else sees. The overlay itself works on a private
+ * clone of what lies there. */
 int overlay_mount(const struct spec *spec, const struct ids *ids, struct failure *failure);
-
-/* Checks in /proc/self/mountinfo that the mount at `target` got the options that were asked for. */
-int overlay_check(const char *target, struct failure *failure);

@@ -33,15 +33,6 @@ static int raise_loopback(struct failure *failure)
         return 0;
 }
 
-/* The overlay is attached over its own upper directory: a place in the host's tree that is sure to exist, in a mount
- * namespace that nobody else sees. The overlay itself works on a private clone of what lies there. */
-static int attach_root(int root, const char *place, struct failure *failure)
-{
-        if (sys_move_mount(root, "", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH))
-                return fail(failure, "mount", errno, "attaching the overlay: %s", strerror(errno));
-        return overlay_check(place, failure);
-}
-
 /* pivot_root(".", ".") puts the old root over the new one, at the same place, from where it is taken off
  * (pivot_root(2), NOTES). */
 static int change_root(int root, struct failure *failure)
@@ -60,7 +51,6 @@ int sandbox_enter(const struct spec *spec, const struct ids *ids, struct failure
         cleanup_fd int root = overlay_mount(spec, ids, failure);
         if (root < 0)
                 return root;
-        failed = attach_root(root, spec->upper, failure);
         for (size_t i = 0; !failed && i < spec->mount_count; i++)
                 failed = mounts_apply(root, &spec->mounts[i], spec, ids, failure);
         if (!failed)
