@@ -11,9 +11,9 @@ import errno
 import os
 import secrets
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from mulligan.errors import DiskFullError, HostError, UsageError
 from mulligan.model.ids import shown
@@ -53,7 +53,7 @@ class HostFolder:
         info = os.fstat(self._fd)
         self._owner = (info.st_uid, info.st_gid)
 
-    def __enter__(self) -> HostFolder:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -125,10 +125,8 @@ class HostFolder:
                 os.chmod(beside, want.mode & 0o777, dir_fd=fd)
             os.rename(beside, name, src_dir_fd=fd, dst_dir_fd=fd)
         except BaseException:
-            try:
+            with suppress(FileNotFoundError):
                 os.unlink(beside, dir_fd=fd)
-            except FileNotFoundError:
-                pass
             raise
         os.fsync(fd)
 

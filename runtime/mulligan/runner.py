@@ -5,6 +5,7 @@ Knows the sandbox and the pure folds. Gives records that no journal has yet. Mus
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mulligan.model.action import LaunchContext
@@ -18,7 +19,7 @@ from mulligan.sandbox.patch import patch_layer
 from mulligan.sandbox.stack import Stack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from mulligan.model.action import Action
     from mulligan.model.ids import LayerId
@@ -30,13 +31,36 @@ if TYPE_CHECKING:
     Output = Callable[[bytes], None]
 
 
+class Attempt:
+    """The layers made in one attempt to add to history. They are removed unless `keep` says that the journal has them."""
+
+    def __init__(self) -> None:
+        self.made: list[LayerId] = []
+
+    def keep(self) -> None:
+        """The journal has them."""
+        self.made.clear()
+
+
 class Runner:
-    """Runs the actions of one session over its base; holds nothing between two actions."""
+    """Runs the actions of one session over its base."""
 
     def __init__(self, base: Base, layers: LayerStore) -> None:
         self.base = base
         self.layers = layers
         self._sandbox = NativeSandbox(base, layers)
+        self._attempt = Attempt()
+
+    @contextmanager
+    def attempt(self) -> Iterator[Attempt]:
+        """Whatever ends the attempt before `keep`, be it a full disk: the layers made in it are gone at once."""
+        self._attempt = attempt = Attempt()
+        try:
+            yield attempt
+        finally:
+            for layer in attempt.made:
+                self.layers.remove(layer)
+            attempt.keep()
 
     def stack(self, layers: Sequence[LayerId]) -> Stack:
         """The state that these layers, bottom first, make over the base."""
@@ -60,7 +84,7 @@ class Runner:
         stack = self.stack(below)
         with self.layers.begin() as opened:
             trace = self._sandbox.run(action, launch, stack, opened, on_stdout=on_stdout, on_stderr=on_stderr)
-            layer = opened.seal(trace, stack, replay_of=replay_of)
+            layer = self._made(opened.seal(trace, stack, replay_of=replay_of))
         footprint = fold_footprint(
             trace.events,
             layer.manifest,
@@ -83,11 +107,16 @@ class Runner:
 
     def rematerialise(self, layer: Layer, below: Tree, under: Sequence[LayerId]) -> Layer:
         """The layer made again from its manifest for another state below it."""
-        return rematerialise(self.layers, layer, below, self.stack(under))
+        made = rematerialise(self.layers, layer, below, self.stack(under))
+        return layer if made.id == layer.id else self._made(made)
 
     def patch(self, path: str, value: bytes, under: Sequence[LayerId], mtime_ns: int) -> Layer:
         """A layer that sets the content of one file of the state that `under` makes."""
-        return patch_layer(self.layers, self.stack(under), path, value, mtime_ns)
+        return self._made(patch_layer(self.layers, self.stack(under), path, value, mtime_ns))
+
+    def _made(self, layer: Layer) -> Layer:
+        self._attempt.made.append(layer.id)
+        return layer
 
     def content(self, layer: Layer, path: str) -> bytes:
         """The bytes of a file that the layer holds."""

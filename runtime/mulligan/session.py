@@ -19,6 +19,7 @@ from mulligan.history.lineage import Why, explain
 from mulligan.history.store import SessionRow, Store, default_home
 from mulligan.model.action import Action, LaunchContext
 from mulligan.model.ids import ActionId, LayerId, shown
+from mulligan.model.plan import describe_failure
 from mulligan.model.tree import Tree
 from mulligan.repair.planner import build_plan
 from mulligan.repair.replay import Replay
@@ -165,7 +166,7 @@ class Session:
         Record like any other; with `check` it raises ActionFailedError (after it was recorded). Raises HostError or
         TracerError when the action could not be run or traced: then nothing of it is kept.
         """
-        with self._store.locked(self.name, on_wait):
+        with self._store.locked(self.name, on_wait), self._runner.attempt() as attempt:
             head = self.head
             last = self._store.journal.last(head)
             launch = last.handoff if last else self._launch
@@ -182,6 +183,7 @@ class Session:
             )
             record = self._runner.execute(action, launch, self._layer_ids(head), on_stdout=on_stdout, on_stderr=on_stderr)
             record = self._store.journal.append(self.name, head, record, self._runner.seen([record])).record
+            attempt.keep()
         if check and not record.outcome.ok:
             raise ActionFailedError(record)
         return record
@@ -263,7 +265,7 @@ class Session:
         A replay that fails where it had succeeded (or a replacement that fails) stops the repair, and the head stays
         where it was, unless `keep_going`. Raises ConflictError when the head moved since the plan was made.
         """
-        with self._store.locked(self.name):
+        with self._store.locked(self.name), self._runner.attempt() as attempt:
             self._store.expect_head(self.name, plan.head)
             replay = Replay(
                 plan,
@@ -280,6 +282,7 @@ class Session:
                 return report
             new = [r for r in records if r.record_id == NEW]
             done = self._store.journal.publish(self.name, plan.head, records, self._runner.seen(new))
+            attempt.keep()
             return replace(report, head=done.head, records=tuple(r.record_id for r in done.records))
 
     def repair(self, *changes: Change, keep_going: bool = False) -> Report:
@@ -287,8 +290,8 @@ class Session:
         report = self.apply(self.plan(*changes), keep_going=keep_going)
         if not report.applied:
             raise RepairFailedError(
-                f"repair of session {self.name}: {', '.join(report.failed)} failed on replay; the head did not move",
-                remedy="see the action's output, mend the change, or repair with keep_going",
+                f"repair of session {self.name}: {describe_failure(report)}; the head did not move",
+                remedy="mend the change, or repair with keep_going",
             )
         return report
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from mulligan.model.change import Change
     from mulligan.model.ids import ActionId, RecordId
+    from mulligan.model.record import Record
 
 StepKind = Literal["keep", "may_rerun", "must_rerun", "drop"]
 
@@ -77,7 +78,8 @@ class Report:
     """What a repair did. Lists are action ids in order of history; `plan` has the final step of each with its reasons.
 
     `cut_off`: may_rerun in the plan, yet kept, because what it observed came out the same. `diverged`: ran again with
-    another exit code or signal than recorded. `failed`: ran again and failed where it had succeeded.
+    another exit code or signal than recorded. `failed`: ran again and failed where it had succeeded; `failures` are their
+    records, which are in no history when the repair was not applied.
     """
 
     plan: Plan
@@ -88,7 +90,19 @@ class Report:
     cut_off: tuple[ActionId, ...] = ()
     diverged: tuple[ActionId, ...] = ()
     failed: tuple[ActionId, ...] = ()
+    failures: tuple[Record, ...] = ()
     records: tuple[RecordId, ...] = ()
     effects: tuple[str, ...] = ()
     head: int = 0
     seconds: float = 0.0
+
+
+def describe_failure(report: Report) -> str:
+    """Which replays failed, and how the first one ended, on one line."""
+    if not report.failures:
+        return "a replay failed"
+    first = report.failures[0]
+    how = first.outcome.signal or f"exit code {first.exit_code}"
+    last = next((line for line in reversed(first.stderr.splitlines()) if line.strip()), "")
+    said = f" ({last.encode('unicode_escape', 'backslashreplace').decode('ascii')[:200]})" if last else ""
+    return f"{', '.join(report.failed)} failed on replay, {first.id} with {how}{said}"

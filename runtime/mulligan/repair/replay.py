@@ -60,7 +60,7 @@ class _Tally:
     kept: list[ActionId]
     dropped: list[ActionId]
     diverged: list[ActionId]
-    failed: list[ActionId]
+    failures: list[Record]
     steps: list[Step]
 
 
@@ -100,7 +100,7 @@ class Replay:
                 what: dict[str, str] = {"keep": "keep", "drop": "drop"}
                 progress(step.action, what.get(step.kind, "patch" if slot.record is None else "run"), number, total)
             self._carry_out(slot, step)
-            if self._tally.failed and not keep_going:
+            if self._tally.failures and not keep_going:
                 return self._report(started, applied=False), []
         return self._report(started, applied=True), self._records
 
@@ -147,7 +147,7 @@ class Replay:
         if (before.exit_code, before.signal) != (after.exit_code, after.signal):
             self._tally.diverged.append(record.id)
         if not after.ok and (before.ok or isinstance(slot.change, Replace)):
-            self._tally.failed.append(record.id)
+            self._tally.failures.append(record)
 
     def _insert_patch(self, slot: Slot) -> None:
         assert isinstance(slot.change, Patch), slot
@@ -204,7 +204,8 @@ class Replay:
             dropped=tuple(tally.dropped),
             cut_off=tuple(a for a in tally.kept if a in feared),
             diverged=tuple(tally.diverged),
-            failed=tuple(tally.failed),
+            failed=tuple(r.id for r in tally.failures),
+            failures=tuple(tally.failures),
             head=self._plan.head,
             seconds=time.monotonic() - started,
         )
