@@ -159,7 +159,7 @@ def _of_action(records: Sequence[Record], record: Record, bottom: Iterable[Layer
     base = inputs.pop(BASE, [])
     lines = [f"{record.id}  {printable(record.action.text)}"]
     lines += [f"  relied on {writer} by {_keys(keys)}" for writer, keys in inputs.items()]
-    lines += [f"  relied on the base by {len(base)} paths"] if base else []
+    lines += [f"  relied on the base by {len(base)} path{'s' if len(base) != 1 else ''}"] if base else []
     lines += [] if inputs or base else ["  relied on nothing"]
     lines += [f"  {reader} relied on it by {_keys(keys)}" for reader, keys in readers.items()]
     if not record.footprint.complete:

@@ -86,12 +86,11 @@ class Tree:
 
     def walk(self, path: str = "/") -> Iterator[tuple[str, Node]]:
         """The path itself and all below it, parents first and names in order; nothing when there is no such path."""
-        node = self._nodes.get(path)
-        if node is None:
-            return
-        yield path, node
-        for name in self.children(path):
-            yield from self.walk(join(path, name))
+        todo = [path] if path in self._nodes else []
+        while todo:
+            at = todo.pop()
+            yield at, self._nodes[at]
+            todo += [join(at, name) for name in reversed(self.children(at))]
 
     def apply(self, manifest: Manifest, provider: LayerId) -> frozenset[str]:
         """Lay a manifest on top. Gives every path of which something may have changed, removed descendants included."""
@@ -110,8 +109,9 @@ class Tree:
         For `dat` that is the provider of the bytes: unequal values may still be equal bytes.
         """
         node = self._nodes.get(key.name)
-        if node is None:
-            return None
+        return None if node is None else self._value(key, node, principal)
+
+    def _value(self, key: Key, node: Node, principal: Principal) -> object:
         match key.kind:
             case "ent":
                 return node.kind, node.target, node.rdev
@@ -161,16 +161,17 @@ class Tree:
 
     def _enter(self, path: str, provider: LayerId, touched: set[str]) -> None:
         """Give the path a name in its folder, and make the folders above that no layer made."""
-        folder, _, name = path.rpartition("/")
-        folder = folder or "/"
-        above = self._nodes.get(folder)
-        if above is None or above.kind != "dir":
-            if above is not None:
-                self._remove(folder, touched)
-            self._enter(folder, provider, touched)
+        while True:
+            folder = parent(path)
+            self._editable(folder).add(path.rpartition("/")[2])
+            above = self._nodes.get(folder)
+            if above is not None and above.kind == "dir":
+                return
+            if above is not None and above.group is not None:
+                touched.update(above.group.names)
             self._nodes[folder] = Node("dir", provider)
             touched.add(folder)
-        self._editable(folder).add(name)
+            path = folder
 
     def _remove(self, path: str, touched: set[str]) -> None:
         if path not in self._nodes or path == "/":

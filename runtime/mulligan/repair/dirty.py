@@ -74,9 +74,9 @@ class Dirty:
             kinds = self._kinds[path] - kinds
             self._put(path, kinds, renamed=ENT in kinds)
 
-    def clear_below(self, folder: str) -> None:
-        """Say that nothing below the folder differs any more."""
-        for path in [path for path in self._kinds if path.startswith(folder + "/")]:
+    def clear_below(self, folders: Collection[str]) -> None:
+        """Say that nothing below these paths differs any more."""
+        for path in [path for path in self._kinds if any(folder in folders for folder in prefixes(path))]:
             self.clear(path)
 
     def hits(self, footprint: Footprint, old: Tree, search_differs: Callable[[str], bool], *, exact: bool = True) -> list[Key]:

@@ -96,7 +96,6 @@ class _Forecast:
                 step = Step(step.action, "may_rerun", tuple(because[:MAX_WITNESSES]))
         if step.kind == "drop":
             self._walk.drop(slot)
-            self._settle(slot.record.layer.manifest)
             return step
         if step.kind == "keep":
             self._settle(slot.record.layer.manifest)
@@ -150,11 +149,10 @@ class _Forecast:
             return
         for path in manifest.removed:
             self._maybe.clear(path)
-            self._maybe.clear_below(path)
         for path, entry in manifest.entries.items():
             self._maybe.clear(path, entry.sets() | {ENT})
-            if entry.opaque or (entry.made and entry.kind != "dir"):
-                self._maybe.clear_below(path)
+        replaced = {path for path, entry in manifest.entries.items() if entry.opaque or (entry.made and entry.kind != "dir")}
+        self._maybe.clear_below(manifest.removed | replaced)
 
     def _patch(self, slot: Slot) -> None:
         """A patch of another size certainly differs; one of the same size may be what is there already."""
