@@ -48,7 +48,8 @@ static void reports_all_kinds(void)
         char folder[] = "/tmp/layerwalk-XXXXXX", stream[65536];
 
         CHECK(mkdtemp(folder) && !chdir(folder));
-        CHECK(!mkdir("dir", 0700) && !mkdir("dir/inner", 0));
+        mode_t closed = geteuid() ? 0500 : 0; /* the tracer may pass a closed folder, a test run by a plain user not */
+        CHECK(!mkdir("dir", 0700) && !mkdir("dir/inner", closed));
         CHECK(!symlink("/etc/passwd", "link") && !mkfifo("fifo", 0600));
         int file = open("dir/file", O_CREAT | O_WRONLY, 0640);
         CHECK(file >= 0 && write(file, "abc", 3) == 3);
