@@ -212,6 +212,15 @@ def test_a_read_leaves_no_layer(place: Place) -> None:
     assert place.stack.read("/workspace/f") == b"x\n"
 
 
+def test_what_an_action_closes_to_itself_is_state_too(place: Place) -> None:
+    """Folders and files of mode 000 are sealed, found again with their modes, and removed with their layer."""
+    place.run("mkdir -p d/e; echo x > d/e/f; exec 3<>d/e/f; chmod 000 d/e/f d/e d")
+    assert place.out("stat -c '%a %n' d; chmod 700 d; chmod 700 d/e; stat -c %a d/e/f") == "0 d\n0\n"
+    closed = place.layers.pop(-2)
+    place.store.remove(closed)
+    assert not place.store.has(closed)
+
+
 def test_tmp_is_state_and_kernel_views_are_not(place: Place) -> None:
     """/tmp belongs to the session; /dev/shm and /proc are fresh for each action."""
     place.run("echo x > /tmp/t; echo y > /dev/shm/s")

@@ -192,7 +192,7 @@ class LayerStore:
     def holder(self, layer: LayerId, path: str) -> Iterator[tuple[int, str]]:
         """The open folder of a layer that holds `path`, and the name there; no symlink is followed."""
         parts = split(path)
-        with opened(-1, (str(self.path(layer)),)) as top, opened(top, parts[:-1], PASSING) as folder:
+        with opened(-1, (str(self.path(layer)),)) as top, opened(top, parts[:-1], PASSING, ours=True) as folder:
             yield folder, parts[-1] if parts else "."
 
     @contextlib.contextmanager
@@ -200,7 +200,7 @@ class LayerStore:
         """A descriptor for reading the regular file that a layer has at `path`."""
         try:
             with self.holder(layer, path) as (folder, name):
-                fd = open_below(folder, (name,), READING)
+                fd = open_below(folder, (name,), READING, ours=True)
         except OSError as error:
             raise StoreError(f"layer {layer}: {shown(path)}: {error.strerror}", remedy="restore the store") from error
         try:
@@ -280,11 +280,28 @@ class OpenLayer:
 
     def seal(self, run: Ran, stack: Stack, replay_of: Record | None = None) -> Layer:
         """Seal what a run left. With `replay_of`, its times are put into the slot of that record."""
-        entries = drop_phantoms(self.upper, run.events, run.entries, stack)
-        manifest = fold_manifest(run.events, entries)
-        if replay_of is not None:
-            manifest = self._into_slot(manifest, run.outcome, replay_of)
+        with self._let_owner_in(run.entries):
+            entries = drop_phantoms(self.upper, run.events, run.entries, stack)
+            manifest = fold_manifest(run.events, entries)
+            if replay_of is not None:
+                manifest = self._into_slot(manifest, run.outcome, replay_of)
         return self.seal_manifest(manifest)
+
+    @contextlib.contextmanager
+    def _let_owner_in(self, entries: Sequence[RawEntry]) -> Iterator[None]:
+        """Without privilege, folders that the guest closed to its own user are open while the layer is worked on."""
+        closed = [entry for entry in entries if entry.kind == "dir" and entry.mode & 0o700 != 0o700]  # noqa: PLR2004
+        if not self.store.ids.rootless or not closed:
+            yield
+            return
+        for entry in sorted(closed, key=lambda one: one.path.count("/")):
+            os.chmod(self.upper / entry.path[1:], entry.mode | 0o700)
+        try:
+            yield
+        finally:
+            for entry in sorted(closed, key=lambda one: one.path.count("/"), reverse=True):
+                with contextlib.suppress(FileNotFoundError):
+                    os.chmod(self.upper / entry.path[1:], entry.mode)
 
     def seal_manifest(self, manifest: Manifest) -> Layer:
         """Seal an upper directory that was made by hand, with the manifest that describes it."""
@@ -342,7 +359,7 @@ class OpenLayer:
                 with (
                     self.store.opened(old.id, path) as recorded,
                     opened(top, parts[:-1], PASSING) as folder,
-                    opened(folder, parts[-1:], READING) as here,
+                    opened(folder, parts[-1:], READING, ours=True) as here,
                 ):
                     return same_content(recorded, here)
 

@@ -5,6 +5,8 @@ Knows bases, stacks, open layers, actions. Gives a Trace; sealing the layer and 
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mulligan.errors import HostError
@@ -52,7 +54,8 @@ class NativeSandbox:
             raise HostError(message, remedy="commit the result and start a new session from it")
         layer.dress_root(stack.lstat("/"))
         env = {**launch.env, **action.env}
-        ops = build_mounts(self.base, lowers, str(layer.upper), str(layer.work))
+        base = replace(self.base, binds=tuple(bind for bind in self.base.binds if os.path.exists(bind[0])))
+        ops = build_mounts(base, lowers, str(layer.upper), str(layer.work))
         ops += build_command(self.base, self.limits, self.argv(action), env, action.cwd or launch.cwd)
         ids = self.base.ids
         owner = None if ids.rootless else (ids.on_disk(ids.uid), ids.on_disk(ids.gid))

@@ -82,7 +82,7 @@ def _is_phantom(upper: Path, entry: RawEntry, stack: Stack) -> bool:
         with (
             opened(-1, (str(upper),)) as top,
             opened(top, parts[:-1], PASSING) as folder,
-            opened(folder, parts[-1:], READING) as here,
+            opened(folder, parts[-1:], READING, ours=True) as here,
             stack.opened(entry.path) as there,
         ):
             return same_content(here, there)

@@ -44,28 +44,63 @@ def space_for(what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def opened(root: int, parts: Sequence[str], flags: int = FOLDER) -> Iterator[int]:
+def opened(root: int, parts: Sequence[str], flags: int = FOLDER, *, ours: bool = False) -> Iterator[int]:
     """The folder `parts` below the open folder `root`, without following a symlink anywhere."""
-    fd = open_below(root, parts, flags)
+    fd = open_below(root, parts, flags, ours=ours)
     try:
         yield fd
     finally:
         os.close(fd)
 
 
-def open_below(root: int, parts: Sequence[str], flags: int) -> int:
-    """Open what lies at `parts` below `root`; the last part with `flags`, all before it as folders to pass."""
+def open_below(root: int, parts: Sequence[str], flags: int, *, ours: bool = False) -> int:
+    """Open what lies at `parts` below `root`; the last part with `flags`, all before it as folders to pass.
+
+    In a tree of `ours` (a layer), what is closed even to its owner (mode 000, without privilege) is opened all the same.
+    """
     if not parts:
         return os.open(".", flags, dir_fd=root)
     at, last = root, len(parts) - 1
     for index, name in enumerate(parts):
         try:
-            after = os.open(name, flags if index == last else PASSING, 0o600, dir_fd=at)
+            after = _open_at(at, name, flags if index == last else PASSING, ours=ours)
         finally:
             if at != root:
                 os.close(at)
         at = after
     return at
+
+
+def _open_at(folder: int, name: str, flags: int, *, ours: bool) -> int:
+    try:
+        return os.open(name, flags, 0o600, dir_fd=folder)
+    except PermissionError:
+        if not ours or name.startswith("/") or os.geteuid() == 0:
+            raise
+    with _opened_up(descriptor_path(folder)):
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if flags & os.O_PATH or stat.S_ISLNK(status.st_mode):
+            return os.open(name, flags, dir_fd=folder)
+        held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            with _opened_up(descriptor_path(held)):
+                return os.open(name, flags, dir_fd=folder)
+        finally:
+            os.close(held)
+
+
+@contextlib.contextmanager
+def _opened_up(path: str) -> Iterator[None]:
+    """Let the owner in for a moment. Mode 000 is seldom, and the only other way is another user namespace."""
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if mode & 0o700 == 0o700:  # noqa: PLR2004 - nothing to give
+        yield
+        return
+    os.chmod(path, mode | 0o700)
+    try:
+        yield
+    finally:
+        os.chmod(path, mode)
 
 
 def descriptor_path(fd: int) -> str:
@@ -210,7 +245,7 @@ def sync_tree(top: int, folders: Sequence[Parts], files: Sequence[Parts]) -> Non
         return
     try:
         for parts in (*files, *folders):
-            with opened(top, parts, READING) as fd:
+            with opened(top, parts, READING, ours=True) as fd:
                 os.fsync(fd)
     except PermissionError:  # a file of mode 000 that we own, without privilege
         sync_file_system(top)

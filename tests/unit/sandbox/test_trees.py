@@ -89,3 +89,18 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
     assert tmp_path.is_dir()
     with pytest.raises(DiskFullError, match="write the thing: No space left"), trees.space_for("write the thing"):
         raise OSError(28, "No space left on device")
+
+
+def test_what_is_closed_to_its_owner_is_read_all_the_same(tmp_path: Path) -> None:
+    """A folder and a file of mode 000 in a layer are opened, and have mode 000 again afterwards; in others' trees not."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "f").write_bytes(b"x")
+    for path in (tmp_path / "d" / "f", tmp_path / "d"):
+        path.chmod(0)
+    root = os.open(tmp_path, trees.FOLDER)
+    with trees.opened(root, ("d", "f"), trees.READING, ours=True) as fd:
+        assert os.read(fd, 9) == b"x"
+    os.close(root)
+    assert (tmp_path / "d").stat().st_mode & 0o777 == 0
+    (tmp_path / "d").chmod(0o700)
+    assert (tmp_path / "d" / "f").stat().st_mode & 0o777 == 0
