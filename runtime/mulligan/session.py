@@ -8,6 +8,7 @@ session at once, and what dies midway leaves the head where it was.
 from __future__ import annotations
 
 import os
+import re
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +19,7 @@ from mulligan.history.journal import NEW
 from mulligan.history.lineage import Why, explain
 from mulligan.history.store import SessionRow, Store, default_home
 from mulligan.model.action import Action, LaunchContext
+from mulligan.model.change import Patch
 from mulligan.model.ids import ActionId, LayerId, shown
 from mulligan.model.plan import describe_failure
 from mulligan.model.tree import Tree
@@ -28,7 +30,7 @@ from mulligan.sandbox.base import Base, decode_base, encode_base
 from mulligan.sandbox.bases import build_base
 from mulligan.sandbox.imports import import_folder
 from mulligan.sandbox.layer import LayerStore
-from mulligan.states import Files, build_tree, find_differences
+from mulligan.states import WORKSPACE, Files, absolute, build_tree, find_differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from mulligan.sandbox.stack import Stack
     from mulligan.states import Difference
 
-WORKSPACE = "/workspace"
+_ACTION_ID = re.compile(r"a\d+")
 
 
 class ActionFailedError(UsageError):
@@ -231,11 +233,14 @@ class Session:
         return self._layers.read(node.provider, path)
 
     def why(self, target: str) -> Why:
-        """Where an action or an absolute path came from, and who relied on it, each with its witness key.
+        """Where an action or a path came from, and who relied on it, each with its witness key.
 
         Raises NotFoundError for what this history does not know.
         """
-        return explain(self.log(), target, self._bottom_layers())
+        records = self.log()
+        if target not in {r.id for r in records} and not _ACTION_ID.fullmatch(target):
+            target = absolute(target)
+        return explain(records, target, self._bottom_layers())
 
     def graph(self) -> nx.MultiDiGraph:
         """Who relied on whom: a networkx graph whose edges carry the witness key."""
@@ -251,7 +256,7 @@ class Session:
         return build_plan(
             self._store.journal.chain(row.head),
             self._bottom_layers(),
-            changes,
+            [placed(change) for change in changes],
             first_launch=self._launch,
             same_bytes=self._layers.same_bytes,
             base_changed=self._base_changed(),
@@ -342,3 +347,10 @@ def _command(command: str | Sequence[str]) -> dict[str, Any]:
     if not command:
         raise UsageError("run an empty command: there is nothing to run", remedy="give a program and its arguments")
     return {"argv": tuple(command)}
+
+
+def placed(change: Change) -> Change:
+    """The change with the path of a patch made absolute."""
+    if isinstance(change, Patch) and not change.key.startswith("dat:"):
+        return replace(change, key=absolute(change.key))
+    return change

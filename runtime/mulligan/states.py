@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from mulligan.sandbox.stack import Stack
 
 
+WORKSPACE = "/workspace"
+
+
+def absolute(path: str) -> str:
+    """A guest path as a person may write it: a relative one begins at /workspace."""
+    return path if path.startswith("/") else f"{WORKSPACE}/{path.removeprefix('./')}"
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One path that differs between two states. `old` and `new` are what each holds there, None for nothing."""
@@ -29,14 +37,17 @@ class Difference:
 
 
 class Files:
-    """Reading the state at the session's head from outside; symlinks resolve inside the state only."""
+    """Reading the state at the session's head from outside.
+
+    A relative path begins at /workspace; symlinks resolve inside the state only.
+    """
 
     def __init__(self, stack: Callable[[], Stack]) -> None:
         self._stack = stack
 
     def read_bytes(self, path: str) -> bytes:
         """The bytes of a file. Raises NotFoundError, or UsageError for what is no regular file."""
-        return self._stack().read(path)
+        return self._stack().read(absolute(path))
 
     def read(self, path: str) -> str:
         """The text of a file (UTF-8; other bytes become U+FFFD)."""
@@ -44,15 +55,15 @@ class Files:
 
     def list(self, path: str) -> list[str]:
         """The names in a folder, sorted."""
-        return sorted(self._stack().listdir(path))
+        return sorted(self._stack().listdir(absolute(path)))
 
     def exists(self, path: str) -> bool:
         """Whether the path is there (a dangling symlink is)."""
-        return self._stack().exists(path)
+        return self._stack().exists(absolute(path))
 
     def stat(self, path: str) -> Entry:
         """Kind, mode, owner, size, mtime and target of the object itself, as seen inside."""
-        return self._stack().lstat(path)
+        return self._stack().lstat(absolute(path))
 
 
 def build_tree(layers: Iterable[Layer]) -> Tree:
