@@ -268,6 +268,9 @@ class _Run:
     def trace(self) -> Trace:
         """The outcome and the facts, once the loop is over."""
         status = _Status.parse(bytes(self._status.kept))
+        if self._timed_out and status.stopped and status.error is not None:  # before the command began: nothing ran
+            status.signal = signal.SIGKILL
+            return Trace(self._outcome(status, Facts([], [], (0, 0))), [], [])
         status.check(self._returncode)
         facts = decode_events(self._events.kept)
         return Trace(self._outcome(status, facts), facts.events, facts.entries, sum(facts.stops))

@@ -97,6 +97,13 @@ def test_a_deadline_closes_the_control_descriptor(script: Script) -> None:
     assert (outcome.timed_out, outcome.signal, outcome.exit_code) == (True, "SIGKILL", None)
 
 
+def test_a_deadline_before_the_command_began_is_a_timeout_too(script: Script) -> None:
+    """The tracer then tells an error, since nothing was started: for the caller time ran out, and nothing ran."""
+    body = "os.read(control, 1); os.write(status, b'stopped killed\\nerror launch 4 too early\\n')"
+    trace = run_traced(b"", timeout_s=0.1, program=script(body))
+    assert (trace.outcome.timed_out, trace.outcome.signal, trace.events) == (True, "SIGKILL", [])
+
+
 def test_a_tracer_that_does_not_end_is_killed(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that ignores its control descriptor too is killed after a grace, and the action has no outcome."""
     monkeypatch.setattr(tracer, "_GRACE_S", 0.3)
