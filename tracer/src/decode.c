@@ -35,7 +35,7 @@ static const struct decoder_halves decoders[DECODER_COUNT] = {
 	[DECODE_LOOK_FD] = { look_fd_enter, NULL, false },
 	[DECODE_LIST] = { list_enter, NULL, false },
 	[DECODE_OPEN] = { open_enter, open_leave, true },
-	[DECODE_OPENAT2] = { openat2_enter, open_leave, true },
+	[DECODE_OPENAT2] = { open_enter, open_leave, true },
 	[DECODE_MAKE] = { make_enter, make_leave, true },
 	[DECODE_REMOVE] = { remove_enter, remove_leave, true },
 	[DECODE_RENAME] = { rename_enter, rename_leave, true },
@@ -65,13 +65,24 @@ void incomplete(struct tracer *t, const char *reason, const char *detail)
 	out_incomplete(t->out, reason, detail, strlen(detail));
 }
 
+static bool is_open(const struct task *task)
+{
+	return task->pending.row->decoder == DECODE_OPEN || task->pending.row->decoder == DECODE_OPENAT2;
+}
+
 enum after decode_enter(struct tracer *t, struct task *task)
 {
 	const struct decoder_halves *decoder = &decoders[task->pending.row->decoder];
 
-	if (decoder->enter == NULL)
+	if (decoder->enter == NULL || (is_open(task) && !open_prepare(t, task)))
 		return AFTER_CONTINUE;
-	return decoder->enter(t, task);
+	if (order_waits(t, task))
+		return AFTER_WAITS;
+	order_before(t, task);
+	enum after after = decoder->enter(t, task);
+	if (after == AFTER_WANTS_EXIT)
+		order_begin(t, task);
+	return after;
 }
 
 void decode_leave(struct tracer *t, struct task *task, int64_t result)
@@ -114,7 +125,6 @@ void decode_lost(struct tracer *t, struct task *task)
 {
 	struct pending *call = &task->pending;
 	bool exchange = call->row->decoder == DECODE_RENAME && call->row->flags >= 0 && (call->flags & RENAME_EXCHANGE);
-	bool opens = call->row->decoder == DECODE_OPEN || call->row->decoder == DECODE_OPENAT2;
 
 	if (!decoders[call->row->decoder].lasts)
 		return;
@@ -123,7 +133,7 @@ void decode_lost(struct tracer *t, struct task *task)
 		incomplete(t, "lost_task", call->row->name); /* both names are there before and after */
 	else if (!may_have_happened(t, call))
 		return;
-	else if (opens)
+	else if (is_open(task))
 		open_lost(t, task);
 	else
 		decode_leave(t, task, 0);

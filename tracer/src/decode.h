@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include "order.h"
 #include "out.h"
 #include "syscalls_generated.h"
 #include "task.h"
@@ -40,9 +41,14 @@ struct tracer {
 	struct memo *memos;
 	uint32_t memo_capacity;
 	uint32_t generation; /* of names; starts at 1 */
+	struct order order;
 };
 
-enum after { AFTER_CONTINUE, AFTER_WANTS_EXIT };
+enum after {
+	AFTER_CONTINUE,
+	AFTER_WANTS_EXIT,
+	AFTER_WAITS, /* not decoded yet: again when order_next() says so */
+};
 
 enum after decode_enter(struct tracer *t, struct task *task);
 void decode_leave(struct tracer *t, struct task *task, int64_t result);
@@ -94,8 +100,10 @@ struct found argument_walk(struct tracer *t, struct task *task, int8_t dirfd, in
 enum after look_enter(struct tracer *t, struct task *task);
 enum after look_fd_enter(struct tracer *t, struct task *task);
 enum after list_enter(struct tracer *t, struct task *task);
+bool open_prepare(struct tracer *t, struct task *task); /* fills in the flags */
+bool open_may_change(const struct pending *call);
+void open_report_early(struct tracer *t, struct task *task);
 enum after open_enter(struct tracer *t, struct task *task);
-enum after openat2_enter(struct tracer *t, struct task *task);
 void open_leave(struct tracer *t, struct task *task, int64_t result);
 void open_lost(struct tracer *t, struct task *task);
 enum after make_enter(struct tracer *t, struct task *task);

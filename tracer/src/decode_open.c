@@ -22,14 +22,48 @@ static struct walk_from open_from(const struct pending *call)
 	};
 }
 
-static bool may_write(const struct pending *call)
+bool open_may_change(const struct pending *call)
 {
 	if (call->flags & O_PATH)
 		return false;
 	return (call->flags & O_ACCMODE) != O_RDONLY || (call->flags & (O_CREAT | O_TRUNC));
 }
 
-static enum after enter(struct tracer *t, struct task *task)
+bool open_prepare(struct tracer *t, struct task *task)
+{
+	struct pending *call = &task->pending;
+	struct open_how how = {0};
+	size_t size = call->args[3] < sizeof how ? call->args[3] : sizeof how;
+
+	if (call->row->decoder == DECODE_OPEN) {
+		if (call->row->flags < 0)
+			call->flags = O_CREAT | O_WRONLY | O_TRUNC; /* creat */
+		return true;
+	}
+	if (guest_read(t, task, call->args[2], &how, size) != (ssize_t)size)
+		return false;
+	call->flags = how.flags;
+	call->args[4] = how.resolve; /* openat2 has four arguments */
+	return true;
+}
+
+static struct found walk_given(struct tracer *t, struct task *task)
+{
+	const struct intern *paths = out_paths(t->out);
+	uint32_t given = task->pending.given;
+
+	return walk_at(t, task, open_from(&task->pending), intern_bytes(paths, given), intern_len(paths, given));
+}
+
+void open_report_early(struct tracer *t, struct task *task)
+{
+	struct found found = walk_given(t, task);
+
+	if (found.what == FOUND_OBJECT)
+		out_saw(t->out, found.type == S_IFREG && !(task->pending.flags & O_PATH) ? EV_READ : EV_PROBE, found.path);
+}
+
+enum after open_enter(struct tracer *t, struct task *task)
 {
 	struct pending *call = &task->pending;
 	char path[PATH_MAX];
@@ -44,46 +78,21 @@ static enum after enter(struct tracer *t, struct task *task)
 		return AFTER_CONTINUE; /* a file without a name, until linkat gives it one */
 	}
 	call->given = out_path(t->out, path, (size_t)len);
-	if (may_write(call)) {
-		call->first = walk_at(t, task, open_from(call), path, (size_t)len);
+	if (open_may_change(call)) {
+		call->first = walk_given(t, task);
 		call->walked = true;
 		if (call->first.what == FOUND_OBJECT)
 			out_saw(t->out, EV_PROBE, call->first.path);
-	}
+	} else if (t->order.changing > 0)
+		open_report_early(t, task);
 	return AFTER_WANTS_EXIT;
-}
-
-enum after open_enter(struct tracer *t, struct task *task)
-{
-	struct pending *call = &task->pending;
-
-	if (call->row->flags < 0)
-		call->flags = O_CREAT | O_WRONLY | O_TRUNC; /* creat */
-	return enter(t, task);
-}
-
-enum after openat2_enter(struct tracer *t, struct task *task)
-{
-	struct pending *call = &task->pending;
-	struct open_how how = { 0 };
-	size_t size = call->args[3] < sizeof how ? call->args[3] : sizeof how;
-
-	if (guest_read(t, task, call->args[2], &how, size) != (ssize_t)size)
-		return AFTER_CONTINUE;
-	call->flags = how.flags;
-	call->args[4] = how.resolve; /* openat2 has four arguments */
-	return enter(t, task);
 }
 
 static void report_failed(struct tracer *t, struct task *task)
 {
-	struct pending *call = &task->pending;
-	const struct intern *paths = out_paths(t->out);
-
-	if (call->walked)
+	if (task->pending.walked)
 		return;
-	struct found found = walk_at(t, task, open_from(call), intern_bytes(paths, call->given),
-				     intern_len(paths, call->given));
+	struct found found = walk_given(t, task);
 	if (found.what == FOUND_OBJECT)
 		out_saw(t->out, EV_PROBE, found.path);
 }
@@ -92,11 +101,9 @@ static void report_failed(struct tracer *t, struct task *task)
 static void report_way(struct tracer *t, struct task *task, struct found opened)
 {
 	struct pending *call = &task->pending;
-	const struct intern *paths = out_paths(t->out);
 
-	if (call->walked || (call->given == opened.path && !open_from(call).in_root))
-		return;
-	(void)walk_at(t, task, open_from(call), intern_bytes(paths, call->given), intern_len(paths, call->given));
+	if (!call->walked && (call->given != opened.path || open_from(call).in_root))
+		(void)walk_given(t, task);
 }
 
 static void report_file(struct tracer *t, const struct pending *call, struct found opened)

@@ -1,8 +1,8 @@
 /* The trace loop. See trace.h, and ptrace(2) for every rule that it keeps:
  *
  * - PTRACE_SEIZE, never ATTACH or a SIGSTOP: no stop is made up, and group-stops can be told from signals.
- * - A task is resumed in the same turn in which its stop was seen, whatever other tasks do. So no task ever waits for
- *   the tracer, and a vfork parent, which the kernel holds, needs no thought.
+ * - A task is resumed in the same turn in which its stop was seen, but for one that waits for another's call to end
+ *   (order.h), which is a matter of the kernel alone. So a vfork parent, which the kernel holds, needs no thought.
  * - Tasks are known from their own first stop. The parent's fork event may come before or after it; it carries
  *   nothing that is needed.
  * - ESRCH from a request means that the task was killed at its stop: its end comes by wait(2).
@@ -102,6 +102,23 @@ static void foreign_call(struct loop *loop, pid_t tid, const struct __ptrace_sys
 	refuse_call(loop, tid);
 }
 
+enum { STAY = -1 }; /* instead of a request: the task remains at its stop */
+
+/* The entry of a call whose arguments are known. */
+static int proceed(struct loop *loop, struct task *task)
+{
+	switch (decode_enter(&loop->tracer, task)) {
+	case AFTER_WANTS_EXIT:
+		return PTRACE_SYSCALL;
+	case AFTER_WAITS:
+		return STAY;
+	case AFTER_CONTINUE:
+		break;
+	}
+	order_end(&loop->tracer, task);
+	return PTRACE_CONT;
+}
+
 /* The filter's SECCOMP_RET_DATA is not looked at: a filter of the guest's own may have put its own there. */
 static int on_seccomp(struct loop *loop, struct task *task)
 {
@@ -109,7 +126,7 @@ static int on_seccomp(struct loop *loop, struct task *task)
 	char number[24];
 
 	loop->result->seccomp_stops++;
-	task_drop_pending(task); /* a call that the kernel restarts comes by anew */
+	order_end(&loop->tracer, task); /* a call that the kernel restarts comes by anew */
 	if (!call_info(loop, task->tid, &info) || info.op != PTRACE_SYSCALL_INFO_SECCOMP)
 		return PTRACE_CONT;
 	if (info.arch != TRACED_AUDIT_ARCH || (info.seccomp.nr & FOREIGN_NUMBER_BIT)) {
@@ -127,10 +144,7 @@ static int on_seccomp(struct loop *loop, struct task *task)
 		task->pending.args[i] = info.seccomp.args[i];
 	if (row->flags >= 0)
 		task->pending.flags = (uint32_t)info.seccomp.args[row->flags];
-	if (decode_enter(&loop->tracer, task) == AFTER_WANTS_EXIT)
-		return PTRACE_SYSCALL;
-	task_drop_pending(task);
-	return PTRACE_CONT;
+	return proceed(loop, task);
 }
 
 static void on_exit_stop(struct loop *loop, struct task *task)
@@ -144,7 +158,7 @@ static void on_exit_stop(struct loop *loop, struct task *task)
 	if (result <= -512 && result >= -516)
 		result = -EINTR; /* -ERESTARTSYS … -ERESTART_RESTARTBLOCK: it will enter again, or fail so */
 	decode_leave(&loop->tracer, task, result);
-	task_drop_pending(task);
+	order_end(&loop->tracer, task);
 }
 
 static struct task *on_exec(struct loop *loop, struct task *task)
@@ -153,13 +167,14 @@ static struct task *on_exec(struct loop *loop, struct task *task)
 
 	/* An exec from a thread that is not the leader goes on under the leader's id; the leader is gone, unreported. */
 	if (request(loop, PTRACE_GETEVENTMSG, task->tid, 0, (uintptr_t)&former) && (pid_t)former != task->tid) {
-		if (task->pending.row != NULL)
+		if (task->pending.row != NULL && !task->waits)
 			decode_lost(&loop->tracer, task);
+		order_end(&loop->tracer, task);
 		task = tasks_rename(&loop->tracer.tasks, (pid_t)former, task->tid);
 	}
 	if (task->pending.row != NULL)
 		decode_exec_done(&loop->tracer, task);
-	task_drop_pending(task);
+	order_end(&loop->tracer, task);
 	return task;
 }
 
@@ -189,7 +204,21 @@ static void handle_stop(struct loop *loop, pid_t tid, int status)
 		signal = WSTOPSIG(status);
 		break;
 	}
-	request(loop, resume, tid, 0, (uintptr_t)signal);
+	if (resume != STAY)
+		request(loop, resume, tid, 0, (uintptr_t)signal);
+}
+
+/* Tasks that waited for another one's call to end. */
+static void resume_waiting(struct loop *loop)
+{
+	pid_t tid;
+
+	while ((tid = order_next(&loop->tracer)) != 0) {
+		struct task *task = tasks_find(&loop->tracer.tasks, tid);
+		int resume = proceed(loop, task);
+		if (resume != STAY)
+			request(loop, resume, tid, 0, 0);
+	}
 }
 
 static pid_t group_of(struct loop *loop, pid_t tid, char *name, size_t size)
@@ -237,8 +266,10 @@ static void handle_end(struct loop *loop, pid_t tid, int status, const struct ru
 	}
 	if (task != NULL && task->survivor && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
 		out_killed(loop->tracer.out, tid, task->name, strlen(task->name));
-	if (task != NULL && task->pending.row != NULL)
+	if (task != NULL && task->pending.row != NULL && !task->waits)
 		decode_lost(&loop->tracer, task);
+	if (task != NULL)
+		order_end(&loop->tracer, task);
 	tasks_remove(&loop->tracer.tasks, tid);
 	if (tid == loop->guest) {
 		loop->result->finished = true;
@@ -276,6 +307,7 @@ static void run(struct loop *loop)
 			handle_stop(loop, tid, status);
 		else
 			handle_end(loop, tid, status, &usage);
+		resume_waiting(loop);
 		if (loop->result->error == 0 && out_error(loop->tracer.out) != 0) {
 			loop->result->error = out_error(loop->tracer.out);
 			loop->result->where = "events";
@@ -341,5 +373,6 @@ int trace_run(const struct launched *launched, struct out *events, struct trace_
 		failed(result, "chroot");
 	tasks_free(&loop.tracer.tasks);
 	walk_free(&loop.tracer);
+	order_free(&loop.tracer.order);
 	return result->error;
 }
