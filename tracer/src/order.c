@@ -68,7 +68,8 @@ bool order_waits(struct tracer *t, struct task *task)
 	if (order->exclusive == NULL || !changes_names(task))
 		return false;
 	if (order->waiting_first + order->waiting_count == order->waiting_capacity) {
-		memmove(order->waiting, order->waiting + order->waiting_first, order->waiting_count * sizeof(pid_t));
+		if (order->waiting_count > 0)
+			memmove(order->waiting, order->waiting + order->waiting_first, order->waiting_count * sizeof(pid_t));
 		order->waiting_first = 0;
 		if (order->waiting_count * 2 >= order->waiting_capacity)
 			order->waiting = grow(order->waiting, &order->waiting_capacity, sizeof(pid_t));
