@@ -140,10 +140,11 @@ def gc_command(caller: Caller, dry_run: bool, as_json: bool) -> None:
 @pass_caller
 def doctor_command(caller: Caller, as_json: bool) -> None:
     """Try what the sandbox needs on this machine, and say what is missing, for what, and what to change."""
+    from mulligan.history.store import default_home  # noqa: PLC0415 - not needed for --help
     from mulligan.sandbox.hosts import HostFeatures  # noqa: PLC0415 - not needed for --help
 
     with Progress("trying the host's features"):
-        found = HostFeatures.probe()
+        found = HostFeatures.probe(caller.home or default_home(caller.environ), caller.environ)
     _tell_features(caller, found, as_json=as_json)
 
 
