@@ -329,6 +329,7 @@ class _Machine:
         self.fact(ev.Read(at))
         self.fact(ev.Stat(at, own_cwd=False))
         to = self.absent(target)
+        self.seen.append(inode.xattr)  # carried along to the new name
         inode = self.copy_up(at)
         inode.nlink += 1
         self.state[to] = inode
@@ -357,6 +358,7 @@ class _Machine:
         if to == at or (other is inode and id(inode) in self.own):  # two lower names of one file are two files for the overlay
             self.fact(ev.Rename(at, to, exchange=False))
             return
+        self.seen.append(inode.xattr)  # carried along to the new name
         self.copy_up(at)
         if other is not None:
             self.unname(to)

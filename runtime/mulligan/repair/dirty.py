@@ -22,6 +22,29 @@ if TYPE_CHECKING:
     SameBytes = Callable[[LayerId, str, LayerId, str], bool]
 
 
+class Causes:
+    """By which slot each dirty key came to differ."""
+
+    def __init__(self) -> None:
+        self._slots: dict[str, dict[KeyKind, str]] = {}
+
+    def note(self, path: str, dirty: frozenset[KeyKind], wrote: frozenset[KeyKind], slot: str) -> None:
+        """`slot` has touched the path: it answers for what it wrote, and for what no earlier slot answers for."""
+        before = self._slots.get(path, {})
+        now = {kind: slot if kind in wrote else before.get(kind, slot) for kind in dirty}
+        if now:
+            self._slots[path] = now
+        else:
+            self._slots.pop(path, None)
+
+    def of(self, key: Key, dirty: Dirty) -> str:
+        """The slot that a reason for this key names; empty when there is none."""
+        if key.kind == DIR:
+            key = Key(ENT, dirty.listed_child(key.name))
+        slots = self._slots.get(key.name, {})
+        return slots.get(MODE if key.kind == SEARCH else key.kind) or next(iter(slots.values()), "")
+
+
 class Dirty:
     """Paths with the kinds of key in which they differ. `dir` and `meta.search` are derived from the others."""
 

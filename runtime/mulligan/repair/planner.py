@@ -18,7 +18,7 @@ from mulligan.model.keys import DAT, ENT, ENV, MTIME, OUT, TELLING, Key, parse_k
 from mulligan.model.layer import Entry, Layer, Manifest
 from mulligan.model.plan import Plan, Reason, Step
 from mulligan.model.tree import touched_kinds
-from mulligan.repair.dirty import Dirty
+from mulligan.repair.dirty import Causes, Dirty
 from mulligan.repair.schedule import patch_path
 from mulligan.repair.walk import MAX_WITNESSES, WORKING_FOLDER, Pass
 
@@ -81,7 +81,7 @@ class _Forecast:
     def __init__(self, walk: Pass) -> None:
         self._walk = walk
         self._maybe = Dirty()
-        self._cause: dict[str, str] = {}
+        self._causes = Causes()
         self._told: dict[Key, str] = {}  # variables, outcomes and declared keys of actions that run again
 
     def step(self, slot: Slot) -> Step | None:
@@ -106,15 +106,13 @@ class _Forecast:
 
     def _witnesses(self, record: Record) -> list[Reason]:
         """What the action relied on that an action running again wrote."""
-        footprint, source = record.footprint, self._cause
+        footprint = record.footprint
         because = []
         if not footprint.complete and (self._maybe or self._told):
             because.append(Reason("incomplete", note=f"its trace has a hole ({footprint.incomplete_because[0]})"))
         hits = self._maybe.hits(footprint, self._walk.recorded_tree, lambda _: True, exact=False)
         hits.sort(key=lambda key: (TELLING.index(key.kind), key.name))
-        for key in hits:
-            path = self._maybe.listed_child(key.name) if key.kind == "dir" else key.name
-            because.append(Reason("reads_rewritten", str(key), source.get(path, "")))
+        because += [Reason("reads_rewritten", str(key), self._causes.of(key, self._maybe)) for key in hits]
         if not self._told:
             return because
         launched = {*record.launch.env, WORKING_FOLDER} - set(record.action.env)
@@ -133,7 +131,7 @@ class _Forecast:
             kinds = entry.sets() if entry is not None else touched_kinds(path, self._walk.tree)
             if kinds:
                 self._maybe.mark(path, kinds)
-                self._cause[path] = record.id
+                self._causes.note(path, self._maybe.kinds(path), kinds, record.id)
         self._told[Key(OUT, record.id)] = record.id
         for name in {*record.launch.env, *record.handoff.env}:
             if record.launch.env.get(name) != record.handoff.env.get(name):
@@ -162,7 +160,7 @@ class _Forecast:
         check_patch(path, self._walk.tree)
         if node is not None and node.size == len(value):
             self._maybe.mark(path, frozenset((DAT, MTIME)))
-            self._cause[path] = slot.name
+            self._causes.note(path, self._maybe.kinds(path), frozenset((DAT, MTIME)), slot.name)
         inherits = node is not None
         entry = Entry(
             "file", size=len(value), made=not inherits, inherit_mode=inherits, inherit_mtime=inherits, inherit_xattrs=inherits

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from mulligan.model.action import LaunchContext
 from mulligan.model.change import Drop, Patch, Replace, Rerun
 from mulligan.model.ids import ActionId
-from mulligan.model.keys import DIR, ENV, OUT, SEARCH, TELLING, Key, parse_key
+from mulligan.model.keys import DIR, ENV, OUT, SEARCH, STORED, TELLING, Key, parse_key
 from mulligan.model.plan import Reason, Step
 from mulligan.model.tree import Tree
-from mulligan.repair.dirty import Dirty
+from mulligan.repair.dirty import Causes, Dirty
 from mulligan.repair.schedule import build_schedule
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mulligan.model.action import Action
     from mulligan.model.change import Change
     from mulligan.model.footprint import Footprint
+    from mulligan.model.keys import KeyKind
     from mulligan.model.layer import Layer
     from mulligan.model.record import Record
     from mulligan.repair.dirty import SameBytes
@@ -65,7 +66,7 @@ class Pass:
         self._new: Tree | None = None  # while nothing has changed, the two states are one tree
         self._dirty = Dirty()
         self._old_launch = history[0].launch if history else first_launch
-        self._cause: dict[str, str] = {}  # dirty path -> the slot since which it differs
+        self._causes = Causes()
         self._set_by: dict[str, str] = {}  # launch variable -> the slot since which it differs
         self._told: dict[Key, str] = {}  # dirty keys that are no paths -> the slot since which they differ
         self._done = 0
@@ -135,24 +136,25 @@ class Pass:
         touched = set(self._old.apply(record.layer.manifest, record.layer.id))
         if self._new is not None:
             touched |= self._new.apply(layer.manifest, layer.id)
-            self._compare(touched, slot.name, changed=False)
+            self._compare(touched, slot.name, ())
         self._hand_on(slot, record, _rebased(self.launch, record))
         return frozenset(touched)
 
     def ran(self, slot: Slot, record: Record) -> None:
         """The slot was run again, or its patch was made: `record` is what stands there now."""
-        new = self._fork()
-        touched = set(new.apply(record.layer.manifest, record.layer.id))
+        layers = [record.layer]
+        touched = set(self._fork().apply(record.layer.manifest, record.layer.id))
         if slot.record is not None:
+            layers.append(slot.record.layer)
             touched |= self._old.apply(slot.record.layer.manifest, slot.record.layer.id)
             self._compare_told(slot.record, record)
-        self._compare(touched, slot.name, changed=True)
+        self._compare(touched, slot.name, layers)
         self._hand_on(slot, slot.record, record.handoff if record.action.kind == "run" else self.launch)
 
     def patched(self, slot: Slot, layer: Layer) -> None:
         """A patch stands in its slot, told by its layer alone."""
         touched = self._fork().apply(layer.manifest, layer.id)
-        self._compare(touched, slot.name, changed=True)
+        self._compare(touched, slot.name, [layer])
         self._hand_on(slot, slot.record, self.launch)
 
     def drop(self, slot: Slot) -> None:
@@ -161,7 +163,7 @@ class Pass:
         self._fork()
         touched = self._old.apply(slot.record.layer.manifest, slot.record.layer.id)
         self._compare_told(slot.record, None)
-        self._compare(touched, slot.name, changed=True)
+        self._compare(touched, slot.name, [slot.record.layer])
         self._hand_on(slot, slot.record, self.launch)
 
     def _fork(self) -> Tree:
@@ -169,17 +171,15 @@ class Pass:
             self._new = self._old.copy()
         return self._new
 
-    def _compare(self, touched: Iterable[str], name: str, *, changed: bool) -> None:
-        """Advance: let the touched paths enter or leave D."""
-        touched = list(touched)
+    def _compare(self, touched: Collection[str], name: str, changed: Sequence[Layer]) -> None:
+        """Advance: let the touched paths enter or leave D. `changed`: the layers in which the two histories differ here."""
         self._dirty.compare(touched, self._old, self.tree, self._same_bytes)
         for path in touched:
-            if not self._dirty.kinds(path):
-                self._cause.pop(path, None)
-            elif changed:
-                self._cause[path] = name
-            else:
-                self._cause.setdefault(path, name)
+            wrote: frozenset[KeyKind] = frozenset()
+            for layer in changed:
+                entry = layer.manifest.entries.get(path)
+                wrote |= entry.sets() if entry is not None else STORED if path in layer.manifest.removed else frozenset()
+            self._causes.note(path, self._dirty.kinds(path), wrote, name)
 
     def _compare_told(self, old: Record, new: Record | None) -> None:
         """Advance for what is no path: the outcome, and keys declared as written, which nobody can compare."""
@@ -236,8 +236,7 @@ class Pass:
     def _source(self, key: Key) -> str:
         if key.kind in ("env", "net", "out", "mem"):
             return self._told.get(key, "")
-        path = self._dirty.listed_child(key.name) if key.kind == DIR else key.name
-        return self._cause.get(path, "")
+        return self._causes.of(key, self._dirty)
 
 
 def launch_differences(recorded: LaunchContext, now: LaunchContext, action: Action) -> list[str]:
