@@ -31,7 +31,7 @@ def rematerialise(layers: LayerStore, layer: Layer, below: Tree, stack: Stack) -
     if layers.is_empty(layer.id):
         return layer
     with layers.begin() as opened, LayerWriter(opened) as writer, space_for(f"make layer {layer.id} again"):
-        opened.dress_root(stack.lstat("/"))
+        opened.dress_root(stack.root())
         _Rebase(layers, layer, below, writer).run()
         return opened.seal_manifest(writer.finish())
 

@@ -45,7 +45,7 @@ def import_folder(store: LayerStore, source: str, target: str, base: Base, below
         raise UsageError(f"import {shown(source)}: {error.strerror}", remedy="name a folder that you may read") from error
     try:
         with store.begin() as layer, LayerWriter(layer) as writer, space_for(f"import {shown(source)}"):
-            layer.dress_root(Stack((base.skeleton,), base, store).lstat("/"))
+            layer.dress_root(Stack((base.skeleton,), base, store).root())
             for above in prefixes(path):
                 _pass_folder(writer, above, below, base)
             copier = TreeCopier(writer, top, source, base, skip=store.root.parent)

@@ -19,7 +19,6 @@ import errno
 import fcntl
 import os
 import secrets
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
@@ -31,6 +30,7 @@ from mulligan.model.layer import Entry, Layer, Manifest
 from mulligan.sandbox.ids import IdMap
 from mulligan.sandbox.manifests import decode_manifest, encode_manifest
 from mulligan.sandbox.phantoms import drop_phantoms
+from mulligan.sandbox.removal import remove_later, settle
 from mulligan.sandbox.slottime import Window, plan_times
 from mulligan.sandbox.trees import (
     FOLDER,
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 _OPEN, _GONE, _EMPTY = ".open-", ".gone-", "empty-"
 _CACHED = "base-"  # a skeleton, found again by the next session: kept for a day after its last use
 _DAY_S = 86_400.0
-_MAX_REMOVALS = 8
 
 
 class Ran(Protocol):
@@ -83,7 +82,6 @@ class LayerStore:
 
     def __init__(self, root: Path, ids: IdMap | None = None) -> None:
         self.root = Path(root)
-        self._removals: list[threading.Thread] = []
         self.ids = ids if ids is not None else IdMap.of_this_process()
         with space_for(f"make {self.root}"):
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -143,30 +141,16 @@ class LayerStore:
         return True
 
     def throw_away(self, name: str) -> None:
-        """Take a folder out of sight at once, and remove it in the background.
-
-        Removing a folder waits for the disk (ext4 with `discard`: 2 ms each), and each action leaves five of overlayfs' own.
-        Killed before it is done, the rest is an orphan. The thread is no daemon: the interpreter's end waits for it.
-        """
+        """Take a folder out of sight at once, and remove it in the background."""
         gone = f"{_GONE}{secrets.token_hex(8)}"
         with self._folder() as root:
             os.rename(name, gone, src_dir_fd=root, dst_dir_fd=root)
-        self._removals = [thread for thread in self._removals if thread.is_alive()]
-        if len(self._removals) >= _MAX_REMOVALS:
-            self._removals.pop(0).join()
-        thread = threading.Thread(target=self._remove_quietly, args=(gone,), name=f"mulligan removes {gone}")
-        thread.start()
-        self._removals.append(thread)
+        remove_later(self.root, gone)
 
-    def settle(self) -> None:
+    @staticmethod
+    def settle() -> None:
         """Wait until everything that was thrown away is removed."""
-        for thread in self._removals:
-            thread.join()
-        self._removals.clear()
-
-    def _remove_quietly(self, name: str) -> None:
-        with contextlib.suppress(OSError), self._folder() as root:  # an orphan then: the collector's business
-            remove_tree(root, name)
+        settle()
 
     def find_shared(self, layer: LayerId) -> Layer | None:
         """A shared layer (see `OpenLayer.seal_shared`), if the store has it; it counts as used now."""

@@ -52,7 +52,7 @@ class NativeSandbox:
         if len(lowers) > MAX_LOWERS:
             message = f"the history has {len(lowers)} layers with changes, and the kernel stacks at most {MAX_LOWERS}"
             raise HostError(message, remedy="commit the result and start a new session from it")
-        layer.dress_root(stack.lstat("/"))
+        layer.dress_root(stack.root())
         env = {**launch.env, **action.env}
         base = replace(self.base, binds=tuple(bind for bind in self.base.binds if os.path.exists(bind[0])))
         ops = build_mounts(base, lowers, str(layer.upper), str(layer.work))

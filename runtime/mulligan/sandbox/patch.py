@@ -37,7 +37,7 @@ def patch_layer(store: LayerStore, stack: Stack, path: str, data: bytes, mtime_n
     if below is not None:
         entry = replace(entry, inherit_mode=True, inherit_xattrs=True)
     with store.begin() as layer, LayerWriter(layer) as writer, space_for(f"patch {shown(path)}"):
-        layer.dress_root(stack.lstat("/"))
+        layer.dress_root(stack.root())
         for above in prefixes(path):
             writer.folder(above, _parent_entry(stack, above, path))
         if below is None and parent(path) != "/":  # a new name changes its folder's time

@@ -111,6 +111,15 @@ class Stack:
 
     # ------------------------------------------------------------------------------------------------ asking
 
+    def root(self) -> Entry:
+        """The metadata of "/": those of the topmost directory."""
+        fd = os.open(self._present()[0][1], PASSING)
+        try:
+            status = os.fstat(fd)
+            return self._entry(fd, _Spot(GuestPath("/"), self.layers[0], fd, ".", status, []))
+        finally:
+            os.close(fd)
+
     def read(self, path: str) -> bytes:
         """The content of a file, symlinks followed within the state."""
         with self.opened(path) as fd, os.fdopen(os.dup(fd), "rb") as file:
