@@ -147,11 +147,15 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     left = _wait_until_gone(running)
     assert not left, f"processes are left: {left}"
-    assert (_mounts(), _descriptors(), _cgroups()) == before
+    mounts, descriptors, cgroups = before
+    assert _mounts() == mounts
+    assert _cgroups() == cgroups
+    more = {kind: count for kind, count in _descriptors().items() if count > descriptors.get(kind, 0)}
+    assert not more, f"descriptors are left: {more}"
 
 
-def _mounts() -> str:
-    return Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+def _mounts() -> list[str]:
+    return Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
 
 
 def _descriptors() -> dict[str, int]:

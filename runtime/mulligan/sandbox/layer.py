@@ -278,14 +278,16 @@ class OpenLayer:
         if not self.store.ids.rootless or not closed:
             yield
             return
-        for entry in sorted(closed, key=lambda one: one.path.count("/")):
-            os.chmod(self.upper / entry.path[1:], entry.mode | 0o700)
-        try:
-            yield
-        finally:
-            for entry in sorted(closed, key=lambda one: one.path.count("/"), reverse=True):
-                with contextlib.suppress(FileNotFoundError):
-                    os.chmod(self.upper / entry.path[1:], entry.mode)
+        closed.sort(key=lambda entry: entry.path.count("/"))
+        with opened(self._lock, ("upper",), PASSING) as top:
+            for entry in closed:
+                _set_mode(top, entry.path, entry.mode | 0o700)
+            try:
+                yield
+            finally:
+                for entry in reversed(closed):
+                    with contextlib.suppress(FileNotFoundError):
+                        _set_mode(top, entry.path, entry.mode)
 
     def seal_manifest(self, manifest: Manifest) -> Layer:
         """Seal an upper directory that was made by hand, with the manifest that describes it."""
@@ -365,6 +367,12 @@ class OpenLayer:
 
 def _layer(layer: LayerId, manifest: Manifest) -> Layer:
     return Layer(layer, manifest, sum(entry.size for entry in manifest.entries.values() if entry.kind == "file"))
+
+
+def _set_mode(top: int, path: str, mode: int) -> None:
+    """Set a folder's mode; its path may be longer than the kernel takes in one piece."""
+    with opened(top, split(path)[:-1], PASSING) as folder:
+        os.chmod(path.rpartition("/")[2] or ".", mode, dir_fd=folder)
 
 
 def _is_untouched_root(path: str, entry: Entry) -> bool:

@@ -1,7 +1,8 @@
 """Limits: what an action may take of the machine, as rlimits of its processes.
 
-Knows this process's own hard limits, which nobody may raise. The process limit counts per user id *outside*: all sessions
-of one user share it.
+Knows this process's own hard limits, which nobody may raise. Since Linux 5.14 processes are counted per user and user
+namespace, so each action has the limit for itself (before: per user id outside, so that the actions of one user share it).
+It is high enough for any build, and low enough that a fork bomb can't take the machine's last process id or its memory.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Limits:
     """Resource limits of each process of an action. None leaves the limit as it is."""
 
     nofile: int | None = 65_536
-    nproc: int | None = None
+    nproc: int | None = 16_384
     fsize: int | None = None
     core: int | None = 0  # a core file would be a write that no program asked for
     address_space: int | None = None

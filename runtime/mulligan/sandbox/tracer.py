@@ -141,6 +141,7 @@ class _Run:
         except BaseException:
             for fd in tuple(self._open):
                 self._close(fd)
+            self._selector.close()
             raise
         finally:
             for fd in theirs:

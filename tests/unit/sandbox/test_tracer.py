@@ -86,8 +86,10 @@ def test_a_failing_tracer_gives_no_outcome(script: Script, body: str, kind: type
 
 def test_a_missing_tracer_says_how_to_build_it(tmp_path: Path) -> None:
     """Without the program the sentence names what to do."""
+    before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(HostError, match="make -C tracer"):
         run_traced(b"", program=tmp_path / "nope")
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_deadline_closes_the_control_descriptor(script: Script) -> None:
