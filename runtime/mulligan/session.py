@@ -21,6 +21,7 @@ from mulligan.history.store import SessionRow, Store, default_home
 from mulligan.model.action import Action, LaunchContext
 from mulligan.model.change import Patch
 from mulligan.model.ids import ActionId, LayerId, shown
+from mulligan.model.keys import parse_key
 from mulligan.model.plan import describe_failure
 from mulligan.model.tree import Tree
 from mulligan.repair.planner import build_plan
@@ -33,7 +34,7 @@ from mulligan.sandbox.layer import LayerStore
 from mulligan.states import WORKSPACE, Files, absolute, build_tree, find_differences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -163,18 +164,19 @@ class Session:
     ) -> Record:
         """Run one action on the head and append it to the history. Shell text when `command` is a str, argv otherwise.
 
-        `timeout` in seconds. `on_stdout` and `on_stderr` get
-        the output as it comes. `on_wait` is called once when another process is using the session. A failed action is a
-        Record like any other; with `check` it raises ActionFailedError (after it was recorded). Raises HostError or
-        TracerError when the action could not be run or traced: then nothing of it is kept.
+        A relative `cwd` begins at /workspace. `timeout` in seconds. `on_stdout` and `on_stderr` get the output as it comes.
+        `on_wait` is called once when another process is using the session. A failed action is a Record like any other;
+        with `check` it raises ActionFailedError (after it was recorded). Raises HostError or TracerError when the action
+        could not be run or traced: then nothing of it is kept.
         """
+        _check_keys((*reads, *writes))
         with self._store.locked(self.name, on_wait), self._runner.attempt() as attempt:
             head = self.head
             last = self._store.journal.last(head)
             launch = last.handoff if last else self._launch
             action = Action(
                 id=self._store.journal.next_action_id(self.name),
-                cwd=cwd,
+                cwd=None if cwd is None else absolute(cwd),
                 env=dict(env or {}),
                 stdin=stdin,
                 timeout_s=timeout,
@@ -339,6 +341,15 @@ class Session:
 
     def _tree_of(self, records: Sequence[Record]) -> Tree:
         return build_tree([*self._bottom_layers(), *(r.layer for r in records)])
+
+
+def _check_keys(keys: Iterable[str]) -> None:
+    """Refuse a declared key that could not be read again when the action is repaired."""
+    for text in keys:
+        try:
+            parse_key(text)
+        except ValueError as error:
+            raise UsageError(f"declare {text!r}: {error}") from error
 
 
 def _command(command: str | Sequence[str]) -> dict[str, Any]:

@@ -207,3 +207,25 @@ def test_doctor_says_what_there_is(call):
     assert told["ready"] is True
     assert {"name", "ok", "required", "detail", "needed_for", "remedy"} == set(told["features"][0])
     assert b"this machine can run Mulligan" in call("doctor")
+
+
+def test_a_declared_key_that_is_none_is_refused(job):
+    """A malformed --reads is an error before anything runs; it could not be compared in a later repair."""
+    job("run", "-s", "job", "--reads", "foo", "-c", "true", status=errors.UsageError.exit_code)
+    assert b"foo" in job.stderr
+    assert len(job.json("log", "-s", "job")) == 4
+
+
+def test_hostile_names_reach_no_view_raw(call):
+    """Whatever a guest calls its files, every view shows it escaped and every JSON parses."""
+    call("run", "-c", "printf hi > $'a\\n\\x1b[31m\\xff\"]<b>'; mkdir $'d\\x1b'; ln -s $'\\xfe\\x1b' l")
+    call("run", "-c", "cat a* > out; ls > names")
+    change = ("--rerun", "a1", "--dry-run")
+    views = [
+        ("log",), ("show", "a1", "--all"), ("why", "a2"), ("graph",), ("graph", "--format", "dot"), ("diff", "a1"),
+        ("graph", "--format", "mermaid"), ("ls",), ("ls", "-l"), ("repair", *change),
+    ]  # fmt: skip
+    for view in views:
+        assert b"\x1b" not in call(*view), view
+    for view in (("log",), ("show", "a1"), ("why", "a2"), ("graph",), ("diff", "a1"), ("ls",), ("repair", *change)):
+        call.json(*view)

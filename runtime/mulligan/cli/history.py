@@ -217,6 +217,9 @@ def _diff_lines(row: Difference, old: bytes | None, new: bytes | None) -> Iterat
     yield f"{_MARKS[row.what]} {escape(row.path)}{modes}"
     if old is None and new is None:
         return
+    if "link" in {node.kind for node in (row.old, row.new) if node}:
+        yield "  " + " -> ".join("-" if side is None else escape(side) for side in (old, new))
+        return
     sides = [b"" if side is None else side for side in (old, new)]
     if any(b"\0" in side for side in sides):
         yield f"  binary: {len(sides[0])} bytes before, {len(sides[1])} after"
