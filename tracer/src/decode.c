@@ -165,14 +165,27 @@ struct found argument_walk(struct tracer *t, struct task *task, int8_t dirfd, in
 	return walk_at(t, task, from, name, (size_t)len);
 }
 
-/* Shells compare $PWD with "." by inode only; the reader of events may treat such a stat as a probe. */
+static bool is_statx(const struct pending *call)
+{
+	return strcmp(call->row->name, "statx") == 0;
+}
+
+/* statx says what it wants; without links, size and time it is no more than a probe. */
+static bool wants_little(const struct pending *call)
+{
+	return is_statx(call) && !(call->args[3] & (STATX_NLINK | STATX_MTIME | STATX_SIZE | STATX_BLOCKS));
+}
+
+/* Shells, git and gcc compare $PWD with "." by inode only, by a stat that follows symlinks; the reader of events may
+ * treat such a one as a probe. A program that lists "." takes lstat or statx. */
 static bool is_own_cwd(struct tracer *t, struct task *task, struct found found)
 {
+	const struct pending *call = &task->pending;
 	char first[2] = "";
 
-	if (found.type != S_IFDIR || task->pending.row->path < 0)
+	if (found.type != S_IFDIR || call->row->nofollow || (call->flags & AT_SYMLINK_NOFOLLOW) || is_statx(call))
 		return false;
-	if (guest_read(t, task, task->pending.args[task->pending.row->path], first, 2) < 2)
+	if (guest_read(t, task, call->args[call->row->path], first, 2) < 2)
 		return false;
 	if (first[0] != '/' && memcmp(first, ".", 2) != 0)
 		return false;
@@ -186,7 +199,9 @@ static void report_look(struct tracer *t, struct task *task, struct found found)
 
 	if (found.what != FOUND_OBJECT)
 		return;
-	if (kind == EV_STAT)
+	if (kind == EV_STAT && wants_little(&task->pending))
+		out_saw(t->out, EV_PROBE, found.path);
+	else if (kind == EV_STAT)
 		out_saw_stat(t->out, found.path, is_own_cwd(t, task, found));
 	else if (kind == EV_LINK && found.type != S_IFLNK)
 		out_saw(t->out, EV_PROBE, found.path);
