@@ -3,8 +3,7 @@
  * - PTRACE_SEIZE, never ATTACH or a SIGSTOP: no stop is made up, and group-stops can be told from signals.
  * - A task is resumed in the same turn in which its stop was seen, but for one that waits for another's call to end
  *   (order.h), which is a matter of the kernel alone. So a vfork parent, which the kernel holds, needs no thought.
- * - Tasks are known from their own first stop. The parent's fork event may come before or after it; it carries
- *   nothing that is needed.
+ * - Tasks are known from their own first stop or their parent's fork event, whichever comes first.
  * - ESRCH from a request means that the task was killed at its stop: its end comes by wait(2).
  * - After a seccomp stop PTRACE_SYSCALL gives the exit stop of that very call, since the kernel has passed the entry
  *   stop already (Linux 4.8). PTRACE_CONT gives none. */
@@ -178,6 +177,15 @@ static struct task *on_exec(struct loop *loop, struct task *task)
 	return task;
 }
 
+/* A new task is known from here on, though it may be killed before it stops for the first time. */
+static void on_creation(struct loop *loop, pid_t tid)
+{
+	unsigned long created = 0;
+
+	if (request(loop, PTRACE_GETEVENTMSG, tid, 0, (uintptr_t)&created))
+		(void)tasks_get(&loop->tracer.tasks, (pid_t)created);
+}
+
 static void handle_stop(struct loop *loop, pid_t tid, int status)
 {
 	struct task *task = tasks_get(&loop->tracer.tasks, tid);
@@ -194,6 +202,9 @@ static void handle_stop(struct loop *loop, pid_t tid, int status)
 		task = on_exec(loop, task);
 		break;
 	case STOP_CREATION:
+		on_creation(loop, tid);
+		loop->result->other_stops++;
+		break;
 	case STOP_STARTED:
 		loop->result->other_stops++;
 		break;
