@@ -200,7 +200,8 @@ def _stdin() -> bytes:
     """What was piped in; nothing on a terminal, where waiting for it would look like hanging."""
     if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
         return b""
-    return sys.stdin.buffer.read()
+    with Progress("reading stdin for the action (-n gives it none)"):
+        return sys.stdin.buffer.read()
 
 
 def _open_or_begin(caller: Caller, name: str | None) -> Session:

@@ -106,9 +106,13 @@ def _run(session: Session, step: Step, narrator: Narrator) -> Record:
 
 def _repair(session: Session, records: Sequence[Record], narrator: Narrator) -> None:
     first, second, third, fourth, fifth = (r.id for r in records)
+    narrator.say("\nThe restart failed. Back from there, by what each action was seen to read:")
+    for record in (records[4], records[3], records[0]):
+        said = "; ".join(f"{', '.join(paths)} from {writer}" for writer, paths in _inputs(record, records).items())
+        narrator.say(f"  {record.id} read {said or 'nothing that another action wrote'}")
     narrator.say(
-        f"\nThe restart failed. {fifth} read config/config.yaml, which {fourth} wrote from run/connection, which {first}\n"
-        f"wrote: the memory's nearest entry was the one for tests. {first} is replaced by a query for the production one.\n"
+        f"So it is {first}: its query took the entry nearest in meaning, which is the one for tests.\n"
+        f"It is replaced by a query for the production entry.\n"
     )
     plan = session.plan(Replace(first, RIGHT))
     narrator.say("The plan (nothing has run yet):")
@@ -126,6 +130,16 @@ def _repair(session: Session, records: Sequence[Record], narrator: Narrator) -> 
     healthy = last.exit_code == 0 and '"healthy"' in last.stdout and f'"tenants": {len(TENANTS)}' in last.stdout
     _must(healthy, "the service is not healthy after the repair", repaired)
     _must("tenants" in repaired[1].stdout, "the backup is not of the production database", repaired)
+
+
+def _inputs(record: Record, records: Sequence[Record]) -> dict[str, list[str]]:
+    """What a record read of what earlier ones wrote, by writer: the last one before it counts."""
+    earlier = records[: records.index(record)]
+    writers = {path: r.id for r in earlier for path in r.footprint.wrote}
+    inputs: dict[str, list[str]] = {}
+    for path in sorted(record.footprint.saw & writers.keys()):
+        inputs.setdefault(writers[path], []).append(path.removeprefix(f"{GUEST}/"))
+    return inputs
 
 
 def _names(actions: Sequence[str]) -> str:
