@@ -57,7 +57,7 @@ def commit_command(
         named = ", ".join(report.conflicts[:CONFLICTS_NAMED])
         more = len(report.conflicts) - CONFLICTS_NAMED
         raise ConflictError(
-            f"changed on the host since the import: {named}{f' and {more} more' if more > 0 else ''}",
+            f"changed on the host since the import or the last commit: {named}{f' and {more} more' if more > 0 else ''}",
             remedy="commit to an empty folder and merge, or bring the host's files back to what was imported",
         )
 
