@@ -322,7 +322,7 @@ def test_the_contract_holds_for_an_ordinary_user(
         lacking_here("no Python of this version can be run by an ordinary user")
         return
     base = str(ordinary_home / "pytest")
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", base, str(Path(__file__))]
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", base, str(Path(__file__).parent)]
     done = subprocess.run(command, **_as_user(ordinary_home), check=False)
     assert done.returncode == 0, done.stdout.decode(errors="replace")[-6000:]
 

@@ -37,8 +37,68 @@ def test_a_changed_file_gets_another_time_within_the_slot() -> None:
 
 
 def test_a_folder_in_both_takes_the_recorded_time() -> None:
-    """A folder that both layers hold is as old as it was."""
-    assert times({"/d": Entry("dir", mtime_ns=10_500_000_000)}, {"/d": Entry("dir", mtime_ns=7)}) == {"/d": 7}
+    """A folder that both executions changed is as old as it was."""
+    new = {"/d": Entry("dir", mtime_ns=10_500_000_000)}
+    assert times(new, {"/d": Entry("dir", mtime_ns=SLOT.start + 7)}) == {"/d": SLOT.start + 7}
+
+
+def test_a_recorded_time_is_taken_only_where_the_clock_gave_it() -> None:
+    """What was only copied up, or set to a time on purpose, has no time of the slot to give to what is written now."""
+    for before in (replace(OLD, mtime_ns=5), replace(OLD, inherit_mtime=True)):
+        for kind in ("file", "dir"):
+            new = {"/f": replace(OLD, kind=kind, mtime_ns=10_500_000_000)}
+            assert SLOT.start < times(new, {"/f": replace(before, kind=kind)}, "/f")["/f"] != before.mtime_ns
+
+
+def test_what_was_written_later_is_never_older_than_an_old_version() -> None:
+    """A changed file that was written before an unchanged one stays before it, and after it when it was written after."""
+    old = {"/a": replace(OLD, mtime_ns=1_100_000_000), "/b": replace(OLD, mtime_ns=1_101_000_000), "/c": OLD}
+    new = {"/a": replace(OLD, mtime_ns=10_900_000_000), "/c": replace(OLD, mtime_ns=10_950_000_000)}
+    new["/b"] = replace(OLD, size=2, mtime_ns=10_920_000_000)
+    planned = times(new, old, "/a", "/c")
+    assert (planned["/a"], planned["/c"]) == (1_100_000_000, OLD.mtime_ns)
+    assert planned["/a"] < planned["/b"] < planned["/c"]
+
+
+def test_old_versions_written_in_another_order_get_new_times() -> None:
+    """Of two old versions that the replay wrote the other way round, one gives way, so that the later one is newer."""
+    old = {"/a": replace(OLD, mtime_ns=1_100_000_000), "/b": replace(OLD, mtime_ns=1_300_000_000)}
+    new = {"/a": replace(OLD, mtime_ns=10_900_000_000), "/b": replace(OLD, mtime_ns=10_100_000_000)}
+    planned = times(new, old, "/a", "/b")
+    assert planned["/b"] < planned["/a"]
+    assert len(set(planned.items()) & {(path, entry.mtime_ns) for path, entry in old.items()}) == 1
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["same", "changed", "new"]), st.integers(0, 9)), max_size=12),
+    st.sampled_from(["file", "dir"]),
+)
+def test_order_is_never_turned_round(rows: list[tuple[int, str, int]], kind: str) -> None:
+    """Whatever was recorded: what was written strictly later is at least as new, and a changed file has a new time."""
+    step = 50_000_000
+    new = {
+        f"/{n}": Entry("file" if n % 2 else kind, size=1, mtime_ns=RAN.start + at * step) for n, (at, _, _) in enumerate(rows)
+    }
+    old = {
+        f"/{n}": replace(new[f"/{n}"], mtime_ns=SLOT.start + before * step)
+        for n, (_, how, before) in enumerate(rows)
+        if how != "new"
+    }
+    planned = times(new, old, *(f"/{n}" for n, (_, how, _) in enumerate(rows) if how == "same"))
+    assert planned.keys() == new.keys()
+    for one in new:
+        for other in new:
+            assert new[one].mtime_ns >= new[other].mtime_ns or planned[one] <= planned[other]
+    for n, (_, how, _) in enumerate(rows):
+        if how == "changed" and new[f"/{n}"].kind == "file":
+            assert planned[f"/{n}"] != old[f"/{n}"].mtime_ns
+
+
+def test_all_names_of_a_file_have_one_time() -> None:
+    """Hard links are one object with one time, whatever stood at each of the names before."""
+    new = {p: replace(OLD, mtime_ns=10_400_000_000, links=("/a", "/b")) for p in ("/a", "/b")}
+    new = {path: replace(entry, links=tuple({"/a", "/b"} - {path})) for path, entry in new.items()}
+    assert len(set(times(new, {"/b": OLD}).values())) == 1
 
 
 def test_a_time_that_was_set_stays() -> None:
