@@ -5,16 +5,20 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+_CANNOT_MOUNT = (errno.EINVAL, errno.ENODEV, errno.EOPNOTSUPP, errno.EXDEV)
+
 
 def remedy_for(operation: str, number: int) -> str:
     """What a person can do when the tracer says that the kernel refused an operation; "" when nothing is known."""
-    userns = operation in ("userns", "unshare", "clone", "idmap", "namespaces")
+    userns = operation in ("userns", "namespaces", "idmap")
     if userns and number in (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EUSERS, errno.EINVAL):
         return userns_remedy()
     if number in (errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN):
         return "the machine has run out of a resource (memory, processes, namespaces or open files): see `mulligan doctor`"
-    if operation in ("overlay", "lower", "upper"):
+    if operation in ("mount", "overlay", "upper") and number in _CANNOT_MOUNT:
         return "keep the store on a file system that overlayfs can write to (ext4, xfs, btrfs, tmpfs): set MULLIGAN_HOME"
+    if operation == "mount" and number in (errno.EPERM, errno.EACCES):
+        return "mounting is refused here; inside a container, allow it in its security profile"
     if operation in ("ptrace", "seize", "trace"):
         return "ptrace is refused here: see kernel.yama.ptrace_scope, and the container's seccomp profile"
     return "`mulligan doctor` shows what this machine offers"

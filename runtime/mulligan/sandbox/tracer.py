@@ -368,7 +368,7 @@ class _Status:
         """Raise unless there is an outcome."""
         if self.error is not None:
             operation, number, text = self.error
-            if number in (errno.ENOSPC, errno.EDQUOT):
+            if number in (errno.ENOSPC, errno.EDQUOT) and operation not in ("userns", "namespaces"):  # those: too many
                 raise DiskFullError(f"sandbox: {operation}: {text}", remedy="free some space, or run `mulligan gc`")
             reason = f" ({errno.errorcode.get(number, number)})" if number else ""
             raise HostError(f"sandbox: {operation}: {text}{reason}", remedy=remedy_for(operation, number))
