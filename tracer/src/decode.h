@@ -29,7 +29,7 @@ const struct call_row *call_find(uint64_t number);
 /* What the walk remembers by the id of a lexical path. */
 struct memo {
 	uint32_t folder_generation; /* a physical path known to be a folder then */
-	uint32_t named_generation;  /* an open file was seen to have this name then */
+	bool named;		    /* a name of the guest's tree, as was checked once */
 	uint32_t generation[2];     /* by `follow`: the answer below was found then */
 	struct found answer[2];
 };
@@ -72,7 +72,7 @@ struct walk_from {
 struct found walk_at(struct tracer *t, struct task *task, struct walk_from from, const char *path, size_t len);
 /* The object of a descriptor (AT_FDCWD: the working directory). Reports nothing. */
 struct found walk_fd(struct tracer *t, struct task *task, int fd);
-/* The same without asking for its type: `type` is 0. */
+/* The same without asking for its type: `type` may be 0. */
 struct found walk_fd_name(struct tracer *t, struct task *task, int fd);
 mode_t walk_fd_type(struct tracer *t, struct task *task, int fd);
 void walk_free(struct tracer *t);

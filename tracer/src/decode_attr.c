@@ -1,6 +1,9 @@
 /* chmod, chown, utimes, setxattr and their relatives, by name and by descriptor. */
 #include "decode.h"
 
+#include <string.h>
+#include <sys/stat.h>
+
 enum after attr_enter(struct tracer *t, struct task *task)
 {
 	struct pending *call = &task->pending;
@@ -11,12 +14,30 @@ enum after attr_enter(struct tracer *t, struct task *task)
 	return AFTER_WANTS_EXIT;
 }
 
+/* utimensat may set the time of access alone, which is in no key: the time of change stays what it was. */
+static bool leaves_mtime(struct tracer *t, struct task *task)
+{
+	const struct pending *call = &task->pending;
+	struct timespec times[2];
+
+	return call->row->param == META_TIMES && strcmp(call->row->name, "utimensat") == 0 && call->args[2] != 0 &&
+	       guest_read(t, task, call->args[2], times, sizeof times) == sizeof times && times[1].tv_nsec == UTIME_OMIT;
+}
+
+/* Who may search a folder is a part of what walks find. */
+static void searching_changed(struct tracer *t, const struct pending *call)
+{
+	if (call->row->param == META_MODE || call->row->param == META_OWNER)
+		names_changed(t);
+}
+
 void attr_leave(struct tracer *t, struct task *task, int64_t result)
 {
 	struct pending *call = &task->pending;
 
+	searching_changed(t, call);
 	if (result >= 0 && call->first.what == FOUND_OBJECT)
-		out_meta(t->out, call->first.path, call->row->param);
+		out_meta(t->out, call->first.path, leaves_mtime(t, task) ? 0 : call->row->param);
 	else if (result >= 0 && call->first.what != FOUND_NAMELESS)
 		incomplete(t, "walk_failed", call->row->name);
 }
@@ -35,6 +56,7 @@ void attr_fd_leave(struct tracer *t, struct task *task, int64_t result)
 {
 	struct pending *call = &task->pending;
 
+	searching_changed(t, call);
 	if (result >= 0 && call->first.what == FOUND_OBJECT)
 		out_meta(t->out, call->first.path, call->row->param);
 }

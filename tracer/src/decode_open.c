@@ -145,9 +145,10 @@ void open_leave(struct tracer *t, struct task *task, int64_t result)
 	report_way(t, task, opened);
 	if (!call->walked && !(call->flags & O_PATH) && out_was_seen(t->out, EV_READ, opened.path))
 		return;
-	opened.type = call->walked && call->first.what == FOUND_OBJECT && call->first.path == opened.path
-			      ? call->first.type
-			      : walk_fd_type(t, task, fd);
+	if (call->walked && call->first.what == FOUND_OBJECT && call->first.path == opened.path)
+		opened.type = call->first.type;
+	else if (opened.type == 0)
+		opened.type = walk_fd_type(t, task, fd);
 	if (opened.type == S_IFREG && !(call->flags & O_PATH))
 		report_file(t, call, opened);
 	else

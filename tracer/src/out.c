@@ -2,6 +2,7 @@
 #include "out.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 enum {
 	PROTOCOL_VERSION = 1,
 	FRAME_SIZE = 64 * 1024,
+	MOST_BLOB_BYTES = 64 * 1024 * 1024,
 	FRAME_HEADER = 4 + 5, /* length, then the array32 header whose count is filled in late */
 	STAT_OF_CWD = EV_XATTR_READ + 1, /* a bit of its own among the seen observations */
 };
@@ -33,6 +35,7 @@ struct out {
 	uint32_t generation;
 	struct intern blobs;
 	uint32_t blobs_written;
+	size_t blob_bytes;
 	struct intern said; /* keys of what is reported once */
 	uint32_t said_count;
 };
@@ -245,10 +248,16 @@ void out_hardlink(struct out *out, uint32_t source, uint32_t target)
 
 static uint32_t blob(struct out *out, const char *bytes, size_t len)
 {
-	uint32_t id = intern_id(&out->blobs, bytes, len);
+	char unique[16];
+	bool keep = out->blob_bytes < MOST_BLOB_BYTES;
+
+	/* A guest may exec for ever with another environment: what is too much is written, and not remembered. */
+	int unique_len = snprintf(unique, sizeof unique, "#%u", out->blobs_written);
+	uint32_t id = keep ? intern_id(&out->blobs, bytes, len) : intern_id(&out->blobs, unique, (size_t)unique_len);
 
 	if (id >= out->blobs_written && begin(out, EV_BLOB, 3)) {
 		out->blobs_written = id + 1;
+		out->blob_bytes += keep ? len : 0;
 		msgpack_uint(&out->frame, id);
 		msgpack_bin(&out->frame, bytes, len);
 	}

@@ -344,6 +344,14 @@ static int check_name(struct tracer *t, struct task *task, const char *link, con
 	return there.st_ino == object->st_ino && there.st_dev == object->st_dev ? NAMED_SO : NAMED_RACY;
 }
 
+static bool ends_as_deleted(const char *text, size_t len)
+{
+	static const char suffix[] = " (deleted)";
+	size_t suffix_len = sizeof suffix - 1;
+
+	return len >= suffix_len && memcmp(text + len - suffix_len, suffix, suffix_len) == 0;
+}
+
 /* The name that /proc gives an object, if it is the name of that object. */
 static struct found named(struct tracer *t, struct task *task, const char *link, bool typed)
 {
@@ -362,12 +370,11 @@ static struct found named(struct tracer *t, struct task *task, const char *link,
 		if (text[0] != '/')
 			return (struct found){.what = FOUND_NAMELESS};
 		uint32_t id = out_path(t->out, text, (size_t)len);
-		if (!typed && memo(t, id)->named_generation == t->generation)
+		if (!typed && memo(t, id)->named)
 			return (struct found){FOUND_OBJECT, 0, id};
 		int named = check_name(t, task, link, text, &object);
 		if (named == NAMED_SO) {
-			if (!in_proc(text, (size_t)len))
-				memo(t, id)->named_generation = t->generation;
+			memo(t, id)->named = !in_proc(text, (size_t)len) && !ends_as_deleted(text, (size_t)len);
 			return (struct found){FOUND_OBJECT, object.st_mode & S_IFMT, id};
 		}
 		if (named == NAMED_OTHERWISE)
