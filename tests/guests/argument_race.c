@@ -13,7 +13,9 @@ static void *flip(void *unused)
 	(void)unused;
 	while (!done) {
 		memcpy(path, "two", 4);
+		atomic_signal_fence(memory_order_seq_cst); /* else the compiler drops the first */
 		memcpy(path, "one", 4);
+		atomic_signal_fence(memory_order_seq_cst);
 	}
 	return NULL;
 }

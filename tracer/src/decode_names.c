@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <linux/fs.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "decode.h"
 
@@ -27,6 +28,27 @@ static bool place(struct tracer *t, struct task *task, struct found *found, int8
 		return true;
 	incomplete(t, "walk_failed", task->pending.row->name);
 	return false;
+}
+
+/* Whether an object has this path now. Not to be told (a path too long for one lookup) counts as `expected`. */
+static bool is_there(struct tracer *t, struct found found, bool expected, struct stat *status)
+{
+	const struct intern *paths = out_paths(t->out);
+
+	if (found.what != FOUND_OBJECT && found.what != FOUND_ABSENT)
+		return expected;
+	if (lstat(intern_bytes(paths, found.path), status) == 0)
+		return true;
+	return errno == ENAMETOOLONG && expected;
+}
+
+/* The kernel reads a path after the entry's walk did, and another thread may have written over it between the two. A
+ * descriptor would tell what was really opened; here the tree itself does, since no other task changes names until this
+ * stop is over (order.h). What does not hold then was done somewhere else. */
+static void confirm(struct tracer *t, const struct task *task, bool holds)
+{
+	if (!holds)
+		incomplete(t, "unreadable_argument", task->pending.row->name);
 }
 
 /* Names are taken as they are: a symlink in the last place is not followed (open(2) is the exception). */
@@ -59,6 +81,8 @@ void make_leave(struct tracer *t, struct task *task, int64_t result)
 		return;
 	if (!place(t, task, &call->first, call->row->dirfd, call->row->path))
 		return;
+	struct stat status;
+	confirm(t, task, call->first.what == FOUND_ABSENT && is_there(t, call->first, true, &status));
 	names_changed(t);
 	if (kind == EV_MKNOD && ((call->flags & S_IFMT) == S_IFREG || (call->flags & S_IFMT) == 0))
 		kind = EV_CREATE;
@@ -83,6 +107,8 @@ void remove_leave(struct tracer *t, struct task *task, int64_t result)
 
 	if (result < 0 || !place(t, task, &call->first, call->row->dirfd, call->row->path))
 		return;
+	struct stat status;
+	confirm(t, task, call->first.what == FOUND_OBJECT && !is_there(t, call->first, false, &status));
 	names_changed(t);
 	out_did(t->out, EV_REMOVE, call->first.path);
 }
@@ -121,6 +147,17 @@ enum after rename_enter(struct tracer *t, struct task *task)
 	return AFTER_WANTS_EXIT;
 }
 
+/* Two names of one file stay both, and that is a success (rename(2)). */
+static bool was_renamed(struct tracer *t, const struct pending *call, bool exchange)
+{
+	struct stat source = { 0 }, target = { 0 };
+	bool left = is_there(t, call->first, exchange, &source);
+
+	if (!is_there(t, call->second, true, &target))
+		return false;
+	return exchange ? left : !left || (source.st_ino == target.st_ino && source.st_dev == target.st_dev);
+}
+
 void rename_leave(struct tracer *t, struct task *task, int64_t result)
 {
 	struct pending *call = &task->pending;
@@ -133,6 +170,7 @@ void rename_leave(struct tracer *t, struct task *task, int64_t result)
 		return;
 	if (call->row->flags >= 0 && (call->flags & RENAME_WHITEOUT))
 		incomplete(t, "unmodelled", "renameat2(RENAME_WHITEOUT)");
+	confirm(t, task, call->first.what == FOUND_OBJECT && was_renamed(t, call, exchange));
 	names_changed(t);
 	out_rename(t->out, call->first.path, call->second.path, exchange);
 	if (exchange || call->first.type == S_IFDIR)
@@ -162,6 +200,8 @@ void link_leave(struct tracer *t, struct task *task, int64_t result)
 
 	if (result < 0 || !place(t, task, &call->second, call->row->dirfd2, call->row->path2))
 		return;
+	struct stat status;
+	confirm(t, task, call->second.what == FOUND_ABSENT && is_there(t, call->second, true, &status));
 	names_changed(t);
 	if (call->first.what == FOUND_OBJECT)
 		out_hardlink(t->out, call->first.path, call->second.path);
