@@ -62,6 +62,7 @@ class _Outcome(msgspec.Struct, array_like=True, frozen=True):
     oom_killed: bool
     started_ns: int
     ended_ns: int
+    duration_ms: float
     user_ms: float
     system_ms: float
     max_rss_kib: int
@@ -330,6 +331,7 @@ def _stored_outcome(outcome: Outcome) -> _Outcome:
         oom_killed=outcome.oom_killed,
         started_ns=outcome.started_ns,
         ended_ns=outcome.ended_ns,
+        duration_ms=outcome.duration_ms,
         user_ms=outcome.user_ms,
         system_ms=outcome.system_ms,
         max_rss_kib=outcome.max_rss_kib,
@@ -349,6 +351,7 @@ def _outcome(stored: _Outcome, stdout: bytes, stderr: bytes) -> Outcome:
         oom_killed=stored.oom_killed,
         started_ns=stored.started_ns,
         ended_ns=stored.ended_ns,
+        duration_ms=stored.duration_ms,
         user_ms=stored.user_ms,
         system_ms=stored.system_ms,
         max_rss_kib=stored.max_rss_kib,

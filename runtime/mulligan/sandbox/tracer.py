@@ -288,6 +288,7 @@ class _Run:
             timed_out=self._timed_out and status.stopped,
             started_ns=self._started_ns,
             ended_ns=self._ended_ns,
+            duration_ms=(self._ended_ns - self._started_ns) / 1e6,
             user_ms=status.user_us / 1000,
             system_ms=status.system_us / 1000,
             max_rss_kib=status.max_rss_kib,

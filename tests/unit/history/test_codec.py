@@ -49,6 +49,7 @@ OUTCOMES = st.builds(
     oom_killed=st.booleans(),
     started_ns=COUNT,
     ended_ns=COUNT,
+    duration_ms=st.floats(0, 1e9),
     user_ms=st.floats(0, 1e9),
     system_ms=st.floats(0, 1e9),
     max_rss_kib=COUNT,
