@@ -22,7 +22,7 @@ ODD = b"/workspace/\xff\xfe".decode("utf-8", "surrogateescape")
 
 def record(**outcome) -> Record:
     """A record that saw and wrote something, with an outcome as given."""
-    outcome = {"exit_code": 0, "signal": None, "stdout": b"out\n", "started_ns": 1_000_000, "ended_ns": 3_500_000, **outcome}
+    outcome = {"exit_code": 0, "signal": None, "stdout": b"out\n", "duration_ms": 2.5, **outcome}
     return Record(
         record_id=RecordId(1),
         revision=1,
