@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from itertools import pairwise
 
@@ -86,9 +87,8 @@ def test_order_is_never_turned_round(rows: list[tuple[int, str, int]], kind: str
     }
     planned = times(new, old, *(f"/{n}" for n, (_, how, _) in enumerate(rows) if how == "same"))
     assert planned.keys() == new.keys()
-    for one in new:
-        for other in new:
-            assert new[one].mtime_ns >= new[other].mtime_ns or planned[one] <= planned[other]
+    for (one, earlier), (other, later) in itertools.permutations(new.items(), 2):
+        assert earlier.mtime_ns >= later.mtime_ns or planned[one] <= planned[other]
     for n, (_, how, _) in enumerate(rows):
         if how == "changed" and new[f"/{n}"].kind == "file":
             assert planned[f"/{n}"] != old[f"/{n}"].mtime_ns
