@@ -31,7 +31,7 @@ COMMANDS = (
     "find . -name b; cp one/b copied; cat copied",
     "/usr/bin/python3 -c 'import sys; sys.path.insert(0, \"lib\"); import first; print(first.value)'",
     "make -s; cat built; make",
-    "sh ./script one; [ -d three ] && [ ! -x one/a ] && readlink link; cd two && cat ../one/../one/a",
+    "sh ./script one; [ -d three ] && [ ! -x three/b ] && readlink link; cd two && cat ../one/../one/a",
     "tar cf - two | tar tf - | sort; mv one/a moved; cat moved; rm three/c; mkdir three/new; rmdir three/new",
     "echo more >> one/b; cat one/b; head -c 1 one/c; stat -c %s two/a; test -s two/b; echo $?",
 )
@@ -71,14 +71,14 @@ def change_unseen(folder: Path, trace: Trace, chance: random.Random) -> int:
                 path.unlink()
                 count += 1
         elif path.is_dir():
-            new = path / "new-name"
-            if List not in kinds and Stat not in kinds and Missed not in seen.get(f"{guest_path}/new-name", set()):
-                new.write_text("new\n", encoding="ascii")
-                count += 1
+            for name in ("new-name", "missing"):
+                if List not in kinds and Stat not in kinds and Missed not in seen.get(f"{guest_path}/{name}", set()):
+                    (path / name).write_text("new\n", encoding="ascii")
+                    count += 1
         elif kinds <= {Probe}:
             path.write_text("changed, and longer than before\n", encoding="ascii")
             if not kinds:
-                path.chmod(chance.choice([0o400, 0o755]))
+                path.chmod(chance.choice([0o500, 0o755]))
             if not kinds and not listed and chance.random() < 0.5:
                 path.unlink()
             count += 1
