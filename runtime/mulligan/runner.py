@@ -5,11 +5,16 @@ Knows the sandbox and the pure folds. Gives records that no journal has yet. Mus
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import os
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mulligan.errors import UsageError
 from mulligan.model.action import LaunchContext
 from mulligan.model.fold import fold_footprint, handoff
+from mulligan.model.ids import parent
+from mulligan.model.own import is_state
 from mulligan.model.record import Record
 from mulligan.repair.rebase import rematerialise
 from mulligan.repair.replay import NEW
@@ -29,6 +34,9 @@ if TYPE_CHECKING:
     from mulligan.sandbox.layer import LayerStore
 
     Output = Callable[[bytes], None]
+
+
+ABSENT = (0, 0, 0)  # the version of what the base does not have
 
 
 class Attempt:
@@ -94,16 +102,36 @@ class Runner:
             rootless=self.base.rootless,
         )
         left = handoff(trace.events) if action.shell is not None else None
+        outcome = trace.outcome
+        if replay_of is not None:  # it stands in that slot's time, where the next repair must find it again
+            slot = replay_of.outcome
+            outcome = replace(outcome, started_ns=slot.started_ns, ended_ns=slot.ended_ns)
         return Record(
             record_id=NEW,
             revision=replay_of.revision + 1 if replay_of else 1,
             action=action,
             launch=launch,
-            handoff=handed_on(launch, action, left),
-            outcome=trace.outcome,
+            handoff=self._standing(launch.cwd, handed_on(launch, action, left), below, layer),
+            outcome=outcome,
             footprint=footprint,
             layer=layer,
         )
+
+    def _standing(self, was: str, left: LaunchContext, below: Sequence[LayerId], layer: Layer) -> LaunchContext:
+        """What is handed on, with a working directory that is there: of one that was removed, what is left above it.
+
+        The kernel calls a removed one by its last path with " (deleted)" behind it (d_path); no action could start there.
+        """
+        if left.cwd == was and not layer.manifest.removed:
+            return left
+        at, stack = left.cwd, self.stack([*below, layer.id])
+        with suppress(UsageError):  # a closed folder: it is there, and that is all that counts
+            while at != "/" and is_state(at):
+                there = stack.find(at)
+                if there is not None and there.entry.kind == "dir":
+                    break
+                at = parent(at)
+        return left if at == left.cwd else LaunchContext(left.env, at)
 
     def rematerialise(self, layer: Layer, below: Tree, under: Sequence[LayerId]) -> Layer:
         """The layer made again from its manifest for another state below it."""
@@ -123,17 +151,25 @@ class Runner:
         return self.layers.read(layer.id, path)
 
     def seen(self, records: Iterable[Record]) -> dict[str, tuple[int, int, int]]:
-        """The versions of the base's files that the records relied on: those files are live on the host."""
-        out: dict[str, tuple[int, int, int]] = {}
+        """The versions of the base's files that the records relied on, absent ones too: those files are live on the host."""
+        paths = {path for record in records for path in record.footprint.observed_paths() if self.base.bound(path) is not None}
+        merely_passed = {path for record in records for path in record.footprint.probed}
         for record in records:
-            for path in record.footprint.saw | record.footprint.stats:
-                if path not in out and (version := base_version(self.base, path)) is not None:
-                    out[path] = version
-        return out
+            merely_passed -= record.footprint.saw | record.footprint.stats | record.footprint.listed
+        versions = {path: self._version(path) for path in paths}
+        # Whoever only probed a folder does not rely on its times, which change with every name in it.
+        return {path: version for path, version in versions.items() if not (path in merely_passed and self._is_folder(path))}
+
+    def _version(self, path: str) -> tuple[int, int, int]:
+        return base_version(self.base, path) or ABSENT
+
+    def _is_folder(self, path: str) -> bool:
+        there = self.base.bound(path)
+        return there is not None and os.path.isdir(there[1])
 
     def changed_since(self, versions: Iterable[tuple[str, tuple[int, int, int]]]) -> frozenset[str]:
         """Those of these base files that the host has in another version now."""
-        return frozenset(path for path, version in versions if base_version(self.base, path) != tuple(version))
+        return frozenset(path for path, version in versions if self._version(path) != tuple(version))
 
 
 def handed_on(launch: LaunchContext, action: Action, left: LaunchContext | None) -> LaunchContext:

@@ -235,7 +235,7 @@ class _Machine:
         self.fact(ev.Probe(at))
         if inode.kind == "dir":
             raise Failed("EISDIR")
-        self.seen.append(self.group(at))
+        self.seen.append((self.group(at), inode.xattr))
         inode = self.copy_up(at)
         inode.data, inode.mtime = data, self.now
         self.fact(ev.Write(at, truncated=True))
@@ -251,7 +251,7 @@ class _Machine:
         if inode.kind == "dir":
             raise Failed("EISDIR")
         self.fact(ev.Read(at))
-        self.seen.append(self.group(at))
+        self.seen.append((self.group(at), inode.xattr))
         inode = self.copy_up(at)
         if data:
             inode.data, inode.mtime = inode.data + data, self.now
@@ -264,7 +264,7 @@ class _Machine:
             raise Failed("EISDIR")
         if size:
             self.fact(ev.Read(at))
-        self.seen.append(self.group(at))
+        self.seen.append((self.group(at), inode.xattr))
         inode = self.copy_up(at)
         inode.data, inode.mtime = inode.data[:size].ljust(size, b"\0"), self.now
         self.fact(ev.Write(at, truncated=size == 0))

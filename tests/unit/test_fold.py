@@ -73,10 +73,10 @@ def test_after_a_removal_the_absence_is_internal():
 
 
 def test_truncation_is_blind_in_content_only():
-    """`> x` relies on x being there, its mode and its link group, not on its content, and reads its own content later."""
+    """`> x` relies on x being there, its mode, attributes and link group, not on its content, and reads its own content later."""
     got = fold(ev.Write("/w/a", truncated=True), ev.Read("/w/a"))
     keys = {key for key in got.observations() if key.name == "/w/a"}
-    assert keys == {Key(ENT, "/w/a"), Key(MODE, "/w/a"), Key(LINKS, "/w/a")}
+    assert keys == {Key(ENT, "/w/a"), Key(MODE, "/w/a"), Key(LINKS, "/w/a"), Key(XATTR, "/w/a")}
 
 
 def test_a_write_without_truncation_reads():
@@ -132,7 +132,13 @@ def test_a_parent_that_was_copied_up_inherits_all():
     """A folder in the layer only for the sake of what is below it says nothing itself (row 9)."""
     manifest = fold_manifest([ev.Write("/w/d/x", truncated=True)], [entry("/w/d", "dir"), entry("/w/d/x")])
     assert manifest.entries["/w/d"].sets() == frozenset()
-    assert manifest.entries["/w/d/x"].sets() == {DAT, MTIME, LINKS}
+    assert manifest.entries["/w/d/x"].sets() == {DAT, MTIME, LINKS, MODE, XATTR}
+
+
+def test_a_file_that_was_written_has_its_mode_and_attributes_from_the_write():
+    """The kernel takes set-id bits and capabilities from a file that is written to: they are observed, not inherited."""
+    manifest = fold_manifest([ev.Write("/w/x", truncated=True)], [entry("/w/x")])
+    assert not manifest.entries["/w/x"].inherits()
 
 
 def test_a_new_name_sets_the_mtime_of_its_folder():

@@ -7,7 +7,8 @@ What a mutation observes beyond the events that precede it. The layer holds a *c
 every part of the old object that would be carried along must either be observed (then a difference makes the action run
 again) or be marked as inherited (then it is taken from below wherever the layer stands). Inherited are: all of a parent
 folder that was only copied up, the content of a file of which only metadata were set, and extended attributes that
-nobody set. All else is observed: the old content by a write without truncation, by a rename and by a link.
+nobody set. All else is observed: the old content by a write without truncation, by a rename and by a link; mode and
+attributes by any write, since the kernel takes set-id bits and capabilities from a file that is written to.
 """
 
 from __future__ import annotations
@@ -100,9 +101,9 @@ def _entry(raw: RawEntry, own: OwnWrites, links: tuple[str, ...]) -> Entry:
         opaque=raw.opaque,
         made=made,
         inherit_content=not made and explained and not folder and not written,
-        inherit_mode=not made and explained and not meta & (MetaWhat.MODE | MetaWhat.OWNER),
+        inherit_mode=not made and explained and not written and not meta & (MetaWhat.MODE | MetaWhat.OWNER),
         inherit_mtime=not made and explained and not mtime_set,
-        inherit_xattrs=not made and explained and MetaWhat.XATTR not in meta,
+        inherit_xattrs=not made and explained and not written and MetaWhat.XATTR not in meta,
         links=links,
     )
 
@@ -242,6 +243,8 @@ class _Sight:
                 if found is None and origin is not None:
                     self.missed.add(origin)
             case Rename(source, target, exchange):
+                if source == target:  # rename(2) then does nothing
+                    return
                 for path in (source, target) if exchange else (source,):
                     self._carry(path)
             case Hardlink(source, _):
@@ -250,6 +253,7 @@ class _Sight:
                 found, origin = self.own.where(path)
                 if origin is not None:
                     self.overwrote.add(origin)
+                    self.xattrs.add(origin)
                     if not truncated and not (found is not None and found.truncated):
                         self.saw.add(origin)
             case Meta(path, what):

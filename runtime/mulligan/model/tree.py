@@ -47,6 +47,8 @@ class Node:
     group: Group | None = None
 
 
+ACLS = b"system.posix_acl_"
+DEFAULT_ACL = ACLS + b"default"
 ROOT = Node("dir", LayerId(""))
 
 
@@ -207,14 +209,16 @@ def touched_kinds(path: str, after: Tree) -> frozenset[KeyKind]:
 def _search(node: Node, principal: Principal) -> object:
     """What of an object's mode decides whether the principal may pass, read, change or run it.
 
-    Root passes everywhere, but runs only what somebody may run. A set-group-id folder gives its group to what is made in it.
+    Root passes everywhere, but runs only what somebody may run. A set-group-id folder gives its group to what is made in it,
+    and a folder with a default ACL its permissions.
     """
     group = node.gid if node.kind == "dir" and node.mode & 0o2000 else None
+    default = tuple(value for name, value in node.xattrs if name == DEFAULT_ACL)
     if principal == "root":
-        return node.kind, node.kind == "dir" or bool(node.mode & 0o111), group
+        return node.kind, node.kind == "dir" or bool(node.mode & 0o111), group, default
     if principal == "owner":
-        return node.kind, node.mode >> 6 & 7, node.uid, group
-    return node.kind, node.mode, node.uid, node.gid
+        return node.kind, node.mode >> 6 & 7, node.uid, group, default
+    return node.kind, node.mode, node.uid, node.gid, tuple(pair for pair in node.xattrs if pair[0].startswith(ACLS))
 
 
 def _laid(entry: Entry, below: Node | None, path: str, provider: LayerId) -> Node:

@@ -153,7 +153,7 @@ class Dirty:
 
 
 def _may_search(kinds: Collection[KeyKind]) -> bool:
-    return ENT in kinds or MODE in kinds
+    return ENT in kinds or MODE in kinds or XATTR in kinds
 
 
 def _difference(path: str, old: Tree, new: Tree, same_bytes: SameBytes) -> frozenset[KeyKind]:

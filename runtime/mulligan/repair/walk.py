@@ -25,7 +25,6 @@ from mulligan.repair.schedule import build_schedule
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from mulligan.model.action import Action
     from mulligan.model.change import Change
     from mulligan.model.footprint import Footprint
     from mulligan.model.keys import KeyKind
@@ -117,7 +116,10 @@ class Pass:
         content of a file that it gave another mode. Then it is to be made again from its manifest. Ask before `keep`.
         """
         assert slot.record is not None, slot
-        entries = slot.record.layer.manifest.entries
+        manifest = slot.record.layer.manifest
+        entries = manifest.entries
+        if (entries or manifest.removed) and "/" not in entries and self._dirty.kinds("/"):
+            return False  # the upper directory itself has the attributes of "/" as they were
         if len(entries) <= len(self._dirty):
             return not any(entry.inherits() & self._dirty.kinds(path) for path, entry in entries.items())
         return not any(entries[path].inherits() & self._dirty.kinds(path) for path in self._dirty if path in entries)
@@ -204,7 +206,7 @@ class Pass:
         """Why the record does not stand, if so: each observation of it that differs, the most telling first."""
         because = [
             Reason("launch", str(Key(ENV, name)), self._set_by.get(name, "base"))
-            for name in launch_differences(record.launch, self.launch, record.action)
+            for name in launch_differences(record, self.launch)
         ]
         footprint = record.footprint
         if not footprint.complete and not self.clean:
@@ -239,12 +241,20 @@ class Pass:
         return self._causes.of(key, self._dirty)
 
 
-def launch_differences(recorded: LaunchContext, now: LaunchContext, action: Action) -> list[str]:
-    """The launch variables in which two contexts differ, but for those that the action sets itself; PWD is the folder."""
+def launch_differences(record: Record, now: LaunchContext) -> list[str]:
+    """The launch variables that differ now and that the action relied on; PWD is the working folder.
+
+    What was set for the action alone hides what it would have been launched with, unless it may have handed that on: a shell
+    that sets a variable, or goes to a folder, to the very value it had before tells nothing by it.
+    """
+    action, launch = record.action, record.launch
     if action.kind != "run":
         return []
-    fixed = set(action.env) | ({WORKING_FOLDER} if (action.cwd or "").startswith("/") else set())
-    return [name for name in _differing(recorded, now) if name not in fixed]
+    hidden = set(action.env) if action.shell is None else set()
+    went = record.footprint.probed | record.footprint.stats | record.footprint.wrote
+    if (action.cwd or "").startswith("/") and (action.shell is None or launch.cwd not in went):
+        hidden.add(WORKING_FOLDER)
+    return [name for name in _differing(launch, now) if name not in hidden]
 
 
 def _differing(a: LaunchContext, b: LaunchContext) -> list[str]:

@@ -258,6 +258,8 @@ class OpenLayer:
         """Give the upper directory the attributes of the state's "/": they are what the guest sees of it."""
         os.chmod(self.upper, entry.mode)
         self.own(self.upper, entry.uid, entry.gid)
+        for name, value in entry.xattrs:
+            os.setxattr(self.upper, name, value)
         os.utime(self.upper, ns=(entry.mtime_ns, entry.mtime_ns))
 
     # ---------------------------------------------------------------------------------------------- sealing

@@ -42,7 +42,7 @@ def build_command(base: Base, limits: Limits, argv: Sequence[str], env: Mapping[
     ops: list[Op] = [("rlimit", name, value, value) for name, value in limits.rlimits()]
     ops += [("cwd", cwd), ("uid", str(base.ids.uid), str(base.ids.gid))]
     ops += [("arg", argument) for argument in argv]
-    ops += [("env", f"{name}={value}") for name, value in env.items()]
+    ops += [("env", f"{name}={value}") for name, value in sorted(env.items())]  # in one order, whoever set them
     return ops
 
 

@@ -1,0 +1,8 @@
+"""Puts the twins within reach of the flow tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
