@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mulligan.model.action import Action, LaunchContext
-from mulligan.model.events import Incomplete, List, Missed, Probe, Stat
+from mulligan.model.events import Incomplete, Link, List, Missed, Probe, Read, Stat
 from mulligan.model.ids import ActionId
 from mulligan.model.tree import Tree
 from mulligan.sandbox.hostbase import build_host_base
@@ -19,9 +19,10 @@ from mulligan.sandbox.native import NativeSandbox
 from mulligan.sandbox.stack import Stack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from mulligan.model.events import Event
     from mulligan.sandbox.tracer import Trace
 
 COMMANDS = (
@@ -54,10 +55,10 @@ def build_project(folder: Path) -> None:
     (folder / "script").write_text(SCRIPT, encoding="ascii")
 
 
-def change_unseen(folder: Path, trace: Trace, chance: random.Random) -> int:
+def change_unseen(folder: Path, events: Iterable[Event], chance: random.Random) -> int:
     """Change whatever the trace lets one change; gives how many changes were made."""
     seen: dict[str, set[type]] = {}
-    for event in trace.events:
+    for event in events:
         for place in (getattr(event, name, None) for name in ("path", "source", "target")):
             if isinstance(place, str):
                 seen.setdefault(place, set()).add(type(event))
@@ -105,15 +106,33 @@ def run_on(shared_home: Path) -> Callable[[Path, str], Trace]:
     return run
 
 
+def outcomes(
+    run_on: Callable[[Path, str], Trace], folder: Path, text: str, without: type | None = None
+) -> list[tuple[int | None, bytes]]:
+    """What the text gives on the project, and then on changed ones, where facts of the kind `without` were not known."""
+    build_project(folder / "before")
+    first = run_on(folder / "before", text)
+    assert Incomplete not in {type(event) for event in first.events}
+    facts = [event for event in first.events if type(event) is not without]
+    found = [(first.outcome.exit_code, first.outcome.stdout)]
+    for seed in range(3):
+        changed = folder / f"changed-{seed}"
+        shutil.copytree(folder / "before", changed, symlinks=True)
+        assert change_unseen(changed, facts, random.Random(seed)) > 0
+        again = run_on(changed, text)
+        found.append((again.outcome.exit_code, again.outcome.stdout))
+    return found
+
+
 @pytest.mark.parametrize("text", COMMANDS)
 def test_unseen_does_not_matter(text: str, run_on: Callable[[Path, str], Trace], tmp_path: Path) -> None:
     """Changing everything that the trace does not mention changes neither the output nor the exit status."""
-    build_project(tmp_path / "before")
-    first = run_on(tmp_path / "before", text)
-    assert Incomplete not in {type(event) for event in first.events}
-    for seed in range(3):
-        changed = tmp_path / f"changed-{seed}"
-        shutil.copytree(tmp_path / "before", changed, symlinks=True)
-        assert change_unseen(changed, first, random.Random(seed)) > 0
-        again = run_on(changed, text)
-        assert (again.outcome.exit_code, again.outcome.stdout) == (first.outcome.exit_code, first.outcome.stdout)
+    first, *changed = outcomes(run_on, tmp_path, text)
+    assert changed == [first] * len(changed)
+
+
+@pytest.mark.parametrize(("kind", "number"), [(Read, 6), (Stat, 8), (Missed, 0), (List, 1), (Link, 0), (Probe, 6)])
+def test_every_kind_of_fact_is_needed(kind: type, number: int, run_on: Callable[[Path, str], Trace], tmp_path: Path) -> None:
+    """A tracer that forgot one kind of observation would be found out by the test above."""
+    first, *changed = outcomes(run_on, tmp_path, COMMANDS[number], kind)
+    assert changed != [first] * len(changed)

@@ -62,6 +62,9 @@ void exec_call_free(struct exec_call *exec);
 void names_changed(struct tracer *t);
 void incomplete(struct tracer *t, const char *reason, const char *detail);
 
+/* False: it was killed at its stop (trace.c). */
+bool still_stopped(const struct task *task);
+
 /* walk.c */
 struct walk_from {
 	int dirfd;        /* AT_FDCWD: the working directory */

@@ -264,8 +264,9 @@ enum after exec_enter(struct tracer *t, struct task *task)
 	exec->path = program.what == FOUND_OBJECT ? program.path : written_path(t, task, exec->cwd);
 	if (program.what == FOUND_OBJECT)
 		out_saw(t->out, program.type == S_IFREG ? EV_READ : EV_PROBE, program.path);
-	if (!read_strings(t, task, call->args[argv], &exec->argv) ||
-	    !read_strings(t, task, call->args[argv + 1], &exec->env))
+	bool complete = read_strings(t, task, call->args[argv], &exec->argv) &&
+			read_strings(t, task, call->args[argv + 1], &exec->env);
+	if (!complete && still_stopped(task))
 		incomplete(t, "unreadable_argument", call->row->name);
 	if (program.what == FOUND_OBJECT || program.what == FOUND_NAMELESS) {
 		struct found last = program;

@@ -75,6 +75,13 @@ static bool request(struct loop *loop, int what, pid_t tid, uintptr_t address, u
 	return false;
 }
 
+bool still_stopped(const struct task *task)
+{
+	unsigned long message;
+
+	return ptrace(PTRACE_GETEVENTMSG, task->tid, 0, &message) >= 0 || errno != ESRCH;
+}
+
 static bool call_info(struct loop *loop, pid_t tid, struct __ptrace_syscall_info *info)
 {
 	return request(loop, PTRACE_GET_SYSCALL_INFO, tid, sizeof *info, (uintptr_t)info);

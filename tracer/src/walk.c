@@ -362,6 +362,8 @@ static struct found named(struct tracer *t, struct task *task, const char *link,
 		ssize_t len = proc_readlink(t, task, link, text, sizeof text);
 		if (len == -ENOENT || len == -ESRCH)
 			return nothing(); /* no such descriptor, or the task was killed */
+		if (len <= 0 && !still_stopped(task))
+			return nothing(); /* killed: /proc of one that is ending belongs to root */
 		if (len <= 0) {
 			snprintf(text, sizeof text, "%d", (int)-len);
 			incomplete(t, "walk_failed", text);
