@@ -31,6 +31,7 @@ struct exec_call {
 	uint32_t path, cwd;
 	uint32_t runs; /* what /proc/TID/exe will say, when `runs_known` */
 	bool runs_known;
+	bool complete; /* argv and the environment could be read */
 	struct text argv, env;
 };
 
@@ -264,10 +265,8 @@ enum after exec_enter(struct tracer *t, struct task *task)
 	exec->path = program.what == FOUND_OBJECT ? program.path : written_path(t, task, exec->cwd);
 	if (program.what == FOUND_OBJECT)
 		out_saw(t->out, program.type == S_IFREG ? EV_READ : EV_PROBE, program.path);
-	bool complete = read_strings(t, task, call->args[argv], &exec->argv) &&
-			read_strings(t, task, call->args[argv + 1], &exec->env);
-	if (!complete && still_stopped(task))
-		incomplete(t, "unreadable_argument", call->row->name);
+	exec->complete = read_strings(t, task, call->args[argv], &exec->argv) &&
+			 read_strings(t, task, call->args[argv + 1], &exec->env);
 	if (program.what == FOUND_OBJECT || program.what == FOUND_NAMELESS) {
 		struct found last = program;
 		read_chain(t, task, open_program(t, task, program), &last);
@@ -281,6 +280,9 @@ static void report(struct tracer *t, struct task *task, int error)
 {
 	const struct exec_call *exec = task->pending.exec;
 
+	/* What the kernel could not read either is no loss. */
+	if (!exec->complete && error != EFAULT && error != E2BIG)
+		incomplete(t, "unreadable_argument", task->pending.row->name);
 	out_exec(t->out, &(struct out_exec){
 				 .tid = task->tid,
 				 .path = exec->path,
