@@ -27,6 +27,7 @@ from mulligan.errors import StoreError
 from mulligan.model.fold import fold_manifest
 from mulligan.model.ids import BASE_LAYER, LayerId, shown
 from mulligan.model.layer import Entry, Layer, Manifest
+from mulligan.model.own import is_state
 from mulligan.sandbox.ids import IdMap
 from mulligan.sandbox.manifests import decode_manifest, encode_manifest
 from mulligan.sandbox.phantoms import drop_phantoms
@@ -267,7 +268,7 @@ class OpenLayer:
     def seal(self, run: Ran, stack: Stack, replay_of: Record | None = None) -> Layer:
         """Seal what a run left. With `replay_of`, its times are put into the slot of that record."""
         with self._let_owner_in(run.entries):
-            entries = drop_phantoms(self.upper, run.events, run.entries, stack)
+            entries = drop_phantoms(self.upper, run.events, self._state_only(run.entries), stack)
             manifest = fold_manifest(run.events, entries)
             if replay_of is not None:
                 manifest = self._into_slot(manifest, run.outcome, replay_of)
@@ -290,6 +291,20 @@ class OpenLayer:
                 for entry in reversed(closed):
                     with contextlib.suppress(FileNotFoundError):
                         _set_mode(top, entry.path, entry.mode)
+
+    def _state_only(self, entries: Sequence[RawEntry]) -> list[RawEntry]:
+        """Remove what was made where no state is: below the kernel's folders, or where the shell's last exec looks.
+
+        Nothing is recorded of those places, so what stayed there would reach later actions unseen.
+        """
+        state = [entry for entry in entries if is_state(entry.path)]
+        if len(state) < len(entries):
+            with opened(self._lock, ("upper",)) as top:
+                before = os.fstat(top)
+                for name in {split(entry.path)[0] for entry in entries if not is_state(entry.path)}:
+                    remove_tree(top, name)
+                os.utime(top, ns=(before.st_atime_ns, before.st_mtime_ns))
+        return state
 
     def seal_manifest(self, manifest: Manifest) -> Layer:
         """Seal an upper directory that was made by hand, with the manifest that describes it."""
