@@ -60,14 +60,18 @@ def commit(folder: str, guest: str, before: Tree, after: Tree, read: ReadNode, *
 
 def _confront(host: HostFolder, moves: Sequence[_Move]) -> tuple[list[_Move], list[str]]:
     todo, conflicts = [], []
-    for move in moves:
+    folders: set[str] = set()  # what this commit itself makes folders of
+    for move in moves:  # parents come before what is in them
         there = host.look(move.path)
         if _same(there, move.new):
             continue
-        if host.blocked(move.path) or not _expected(there, move.old):
+        blocking = host.blocking(move.path)
+        if (blocking is not None and blocking not in folders) or not _expected(there, move.old):
             conflicts.append(move.path)
-        else:
-            todo.append(move)
+            continue
+        todo.append(move)
+        if move.new.kind == "dir":
+            folders.add(move.path)
     return todo, conflicts
 
 

@@ -95,10 +95,11 @@ class HostFolder:
                 return ABSENT
             raise self._failed("look at", path, error) from error
 
-    def blocked(self, path: str) -> bool:
-        """Whether a parent of the path exists but is no folder (a symlink, a file): it can't be written through."""
+    def blocking(self, path: str) -> str | None:
+        """The first parent of the path that exists and is no folder (a symlink, a file): it can't be written through."""
         parts = path.split("/")[:-1]
-        return any(self.look("/".join(parts[:n])).kind not in ("dir", "absent") for n in range(1, len(parts) + 1))
+        above = ("/".join(parts[:n]) for n in range(1, len(parts) + 1))
+        return next((one for one in above if self.look(one).kind not in ("dir", "absent")), None)
 
     def put(self, path: str, want: Object, mtime_ns: int) -> None:
         """Make the path what `want` says. Set-id bits are never carried to the host."""
