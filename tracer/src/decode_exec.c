@@ -230,7 +230,7 @@ static uint32_t written_path(struct tracer *t, struct task *task, uint32_t cwd)
 	ssize_t len = guest_path(t, task, call->args[call->row->path], name);
 	struct found base = { FOUND_OBJECT, S_IFDIR, cwd };
 
-	if (len <= 0)
+	if (len < 0)
 		return out_path(t->out, "", 0);
 	if (name[0] == '/')
 		return out_path(t->out, name, (size_t)len);
