@@ -94,6 +94,9 @@ def _write(host: HostFolder, todo: Sequence[_Move]) -> None:
     for move in sorted(todo, key=lambda m: m.path):
         if move.new.kind != "absent":
             host.put(move.path, move.new, move.mtime_ns)
+    for move in sorted(todo, key=lambda m: m.path, reverse=True):  # a folder may be closed to its owner, once it is full
+        if move.new.kind == "dir":
+            host.close_up(move.path, move.new)
 
 
 def _moves(guest: str, before: Tree, after: Tree, read: ReadNode) -> tuple[list[_Move], tuple[str, ...]]:

@@ -102,17 +102,26 @@ class HostFolder:
         return next((one for one in above if self.look(one).kind not in ("dir", "absent")), None)
 
     def put(self, path: str, want: Object, mtime_ns: int) -> None:
-        """Make the path what `want` says. Set-id bits are never carried to the host."""
+        """Make the path what `want` says. Set-id bits are never carried to the host. Folders stay open to their owner."""
         try:
             with self._parent(path, create=True) as (fd, name):
                 _clear_other_kind(fd, name, want.kind)
                 if want.kind == "dir":
                     self._ensure(name, fd)
-                    os.chmod(name, want.mode & 0o777, dir_fd=fd)
+                    os.chmod(name, want.mode & 0o777 | 0o700, dir_fd=fd)
                 else:
                     self._replace(fd, name, want, mtime_ns)
         except OSError as error:
             raise self._failed("write", path, error) from error
+
+    def close_up(self, path: str, want: Object) -> None:
+        """Take from a folder that was put here what its owner may not do with it either."""
+        if want.mode & 0o700 != 0o700:  # noqa: PLR2004 - all of the owner's bits
+            try:
+                with self._parent(path) as (fd, name):
+                    os.chmod(name, want.mode & 0o777, dir_fd=fd)
+            except OSError as error:
+                raise self._failed("write", path, error) from error
 
     def _replace(self, fd: int, name: str, want: Object, mtime_ns: int) -> None:
         beside = f".mulligan-{secrets.token_hex(8)}"

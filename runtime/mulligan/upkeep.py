@@ -42,8 +42,8 @@ def gc(home: Path | None = None, on_wait: Callable[[], None] | None = None, *, d
     """Free what no session reaches: rolled back history, removed sessions, leavings of killed processes."""
     with Store.open(home or default_home(os.environ)) as store, store.exclusive(on_wait):
         layers = LayerStore(store.home / "layers")
-        collected = store.journal.collect() if not dry_run else None
-        known = store.journal.live_layers()
+        collected = store.journal.collect(dry_run=dry_run)
+        known = store.journal.live_layers() - collected.layers
         freed = 0
         gone = layers.orphans(known)
         for layer in gone:
@@ -51,4 +51,4 @@ def gc(home: Path | None = None, on_wait: Callable[[], None] | None = None, *, d
             if not dry_run:
                 layers.remove(layer)
         layers.settle()
-        return GcReport(len(gone), collected.records if collected else 0, freed)
+        return GcReport(len(gone), collected.records, freed)

@@ -221,12 +221,13 @@ class Journal:
         with self._db.read() as db:
             return frozenset(LayerId(layer) for (layer,) in db.execute(_NAMED_LAYERS))
 
-    def collect(self) -> Collected:
-        """Drop what no head reaches: rolled back and replaced history, and that of removed sessions.
+    def collect(self, *, dry_run: bool = False) -> Collected:
+        """Drop what no head reaches: rolled back and replaced history, and that of removed sessions; or only tell it.
 
         The caller holds the store alone (`Store.exclusive`).
         """
         with self._db.write() as db:
+            db.execute("SAVEPOINT collecting")
             db.execute("DROP TABLE IF EXISTS temp.reachable")
             db.execute(_REACHABLE)
             # Parents and children go in one statement, and foreign keys are checked at its end.
@@ -238,6 +239,9 @@ class Journal:
                 " AND digest NOT IN (SELECT stderr FROM records WHERE stderr IS NOT NULL)"
             )
             layers = db.execute(f"DELETE FROM layers WHERE id NOT IN ({_NAMED_LAYERS}) RETURNING id").fetchall()
+            if dry_run:
+                db.execute("ROLLBACK TO collecting")
+            db.execute("RELEASE collecting")
         self._records.clear()
         self._layers.clear()
         return Collected(gone, frozenset(LayerId(layer) for (layer,) in layers))
