@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     # action, what is done with it ("run", "keep", "drop", "patch"), its number in the history, how many there are
     Progress = Callable[[ActionId, str, int, int], None]
 
+GAP_NS = 100_000  # by which a patch stands after the slot before it, whose times may reach a little over its end
 NEW = RecordId(0)  # of a record that the journal does not have yet
 
 
@@ -185,9 +186,9 @@ class Replay:
     def _slot_time(self, path: str) -> int:
         """The time of a patch's slot: right after what stands before it, so that later kept files stay newer."""
         if self._records:
-            return self._records[-1].outcome.ended_ns + 1
+            return self._records[-1].outcome.ended_ns + GAP_NS
         there = self._walk.tree.get(path)
-        return there.mtime_ns + 1 if there is not None else time.time_ns()
+        return there.mtime_ns + GAP_NS if there is not None else time.time_ns()
 
     def _append(self, record: Record) -> None:
         self._records.append(record)

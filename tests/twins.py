@@ -7,6 +7,8 @@ counts, targets and extended attributes. Times are not: two runs of one history 
 from __future__ import annotations
 
 import os
+import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from mulligan.model.change import Change
     from mulligan.model.tree import Tree
 
+COARSE_NS = 10_000_000  # the clock of files may be so much behind
+NUDGES_NS = 1000  # by how much the times of a replay may reach over its slot, to be different or in order
 UNTOLD = {"OLDPWD", "PWD", "SHLVL", "_"}
 
 
@@ -37,13 +41,22 @@ def act(command: str | Sequence[str], **options: Any) -> Act:
     return Act(command, options)
 
 
-def repaired(home: Path, start: Act, history: Sequence[Act], changes: Mapping[int, Act | None]) -> Report:
+def repaired(
+    home: Path,
+    start: Act,
+    history: Sequence[Act],
+    changes: Mapping[int, Act | None],
+    *,
+    project: Path | None = None,
+    but: str = "^$",
+) -> Report:
     """Run a history, repair it by the changes (by number from 0: another action, or None for none), and compare with its twin.
 
-    The twin shares the `start`. The report's ids are a1 for the start, a2 for the first action of the history.
+    The twin shares the `start`, and the `project`, which lies at /workspace. The report's ids are a1 for the start, a2 for the
+    first action of the history. The bytes of the paths that match `but` are not compared.
     """
     name = f"t{os.urandom(6).hex()}"
-    with Session.create(name, home=home) as session:
+    with Session.create(name, home=home, imports={str(project): "/workspace"} if project else {}) as session:
         _run(session, start, check=True)
         with session.branch(f"{name}-twin") as twin:
             ids = [_run(session, one).id for one in history]
@@ -53,18 +66,13 @@ def repaired(home: Path, start: Act, history: Sequence[Act], changes: Mapping[in
                 assertions.append(Drop(ids[number]) if instead is None else Replace(ids[number], instead.command))
             report = session.apply(session.plan(*assertions), keep_going=True)
             expected = [_run(twin, one) for one in corrected if one is not None]
-            assert_equal(session, twin, session.log()[1:], expected)
+            assert [said(record) for record in session.log()[1:]] == [said(record) for record in expected]
+            assert tree_of(session, but) == tree_of(twin, but)
             return report
 
 
 def _run(session: Session, one: Act, *, check: bool = False) -> Record:
     return session.run(one.command, check=check, **one.options)
-
-
-def assert_equal(session: Session, twin: Session, found: Sequence[Record], expected: Sequence[Record]) -> None:
-    """What was said, handed on and left is the same."""
-    assert [said(record) for record in found] == [said(record) for record in expected]
-    assert tree_of(session) == tree_of(twin)
 
 
 def said(record: Record) -> tuple[object, ...]:
@@ -74,8 +82,11 @@ def said(record: Record) -> tuple[object, ...]:
     return record.action.text, outcome.stdout, outcome.stderr, outcome.exit_code, outcome.signal, left.cwd, env
 
 
-def tree_of(session: Session) -> dict[str, tuple[object, ...]]:
-    """The state at the head, read from its layers on disk, below the folders that actions write to."""
+def tree_of(session: Session, but: str = "^$") -> dict[str, tuple[object, ...]]:
+    """The state at the head, read from its layers on disk, below the folders that actions write to.
+
+    Of the paths that match `but` the bytes are left out.
+    """
     stack = session._stack_at(session.head)
     rows: dict[str, tuple[object, ...]] = {}
     tree: Tree = session._tree_of(session.log())
@@ -97,7 +108,7 @@ def tree_of(session: Session) -> dict[str, tuple[object, ...]]:
         assert tuple(sorted(node.xattrs)) == tuple(sorted(entry.xattrs)), (path, node, entry)
         if entry.kind == "dir":
             todo += [f"{path.rstrip('/')}/{name}" for name in stack.listdir(path)]
-        elif entry.kind == "file" and entry.mode & 0o400:
+        elif entry.kind == "file" and entry.mode & 0o400 and not re.search(but, path):
             rows[path] += (stack.read(path),)
     here = "/workspace/"
     assert {path for path in tree.paths() if path.startswith(here)} == {path for path in rows if path.startswith(here)}
@@ -107,3 +118,14 @@ def tree_of(session: Session) -> dict[str, tuple[object, ...]]:
 def entry_links(tree: Tree, path: str) -> object:
     """The names that share the file, and its link count."""
     return tree.value(Key(LINKS, path))
+
+
+def slots_of_times(session: Session, records: Sequence[Record]) -> dict[str, int | None]:
+    """For each path below the workspace the number of the action in whose time it was last changed; None for another time."""
+    ends = [record.outcome.ended_ns + NUDGES_NS for record in records]
+    begin = min((record.outcome.started_ns for record in records), default=0) - COARSE_NS
+    found: dict[str, int | None] = {}
+    for path, node in session._tree_of(session.log()).walk("/workspace"):
+        within = bisect_left(ends, node.mtime_ns)
+        found[path] = within if begin <= node.mtime_ns and within < len(ends) else None
+    return found

@@ -1,0 +1,111 @@
+"""Histories to repair, made up at random: programs of file operations, shell texts around them, and changes to them.
+
+Knows hypothesis' strategies and the operations of tests/guests/fsops.c. What is made up is plain data, so that a failing
+example can be read: an action is a list of words, or a shell text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+GUEST = "/workspace/fsops"
+Command = str | tuple[str, ...]
+
+PATHS = ["t/a", "t/b", "t/d", "t/d/x", "t/d/y", "t/e", "t/e/x", "t/l", "t/d/l", "/workspace/t/a", "/workspace/t/d", "x", "a"]
+
+path = st.sampled_from(PATHS)
+word = st.sampled_from(["one", "two", "three33", ""])
+mode = st.sampled_from(["600", "755", "711", "640", "4755", "2775"])
+target = st.sampled_from(["a", "d", "e/x", "../a", "/workspace/t/d", "l", "d/../b"])
+file_op = st.one_of(
+    st.tuples(st.sampled_from("waepqMT"), path, word),
+    st.tuples(st.sampled_from("crlxC"), path, path),
+    st.tuples(st.sampled_from("umdovfzSLRAWYGBV"), path),
+    st.tuples(st.sampled_from("umS"), path),
+    st.tuples(st.just("t"), path, st.sampled_from(["0", "2", "9"])),
+    st.tuples(st.sampled_from("hH"), path, mode),
+    st.tuples(st.just("k"), path, st.sampled_from(["1", "5000"])),
+    st.tuples(st.just("O"), path, st.sampled_from(["0", "7"])),
+    st.tuples(st.just("X"), path, word),
+    st.tuples(st.just("s"), target, path),
+    st.tuples(st.just("g"), st.sampled_from(["t", "t/d", "t/l", "..", "/workspace"])),
+    st.tuples(st.sampled_from("?!"), path),
+)
+program = st.lists(file_op, min_size=1, max_size=6).map(lambda ops: tuple(word for one in ops for word in one))
+
+
+def quoted(ops: tuple[str, ...]) -> str:
+    """The guest's command line in a shell text."""
+    return " ".join([GUEST, *(f"'{word}'" for word in ops)])
+
+
+short = st.lists(file_op, min_size=1, max_size=2).map(lambda ops: quoted(tuple(word for one in ops for word in one)))
+statement = st.one_of(
+    short,
+    st.builds("{} > {}".format, short, path),
+    st.builds('echo "$({} | sort | tr a-m A-M)" >> {}'.format, short, path),
+    st.builds("cat {} | sort".format, path),
+    st.builds("[ {} {} ] && {}".format, st.sampled_from(["-e", "-d", "-s", "-L", "-x"]), path, short),
+    st.builds("(cd {} && {})".format, path, short),
+    st.builds("cp {} {}".format, path, path),
+    st.builds("mv {} {}".format, path, path),
+    st.builds("rm -r{} {}".format, st.sampled_from(["", "f"]), path),
+    st.builds("mkdir -p {}/{}".format, path, st.sampled_from(["n", "x"])),
+    st.builds("cd {}".format, st.sampled_from(["t", "t/d", "..", "/workspace", "t/l"])),
+    st.builds("export V={}".format, word),
+    st.builds(f'{GUEST} w {{}} "$V"'.format, path),
+    st.sampled_from(["echo t/*", "unset V", "exit 3", "echo $V; pwd", "false"]),
+)
+shell = st.lists(statement, min_size=1, max_size=4).map("; ".join)
+command: st.SearchStrategy[Command] = st.one_of(program, program, shell)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One change of a history, by the number of the action. A patch stands after the action."""
+
+    number: int
+    kind: str
+    instead: Command
+    path: str
+    value: str
+
+
+KINDS = ["replace", "replace", "replace", "drop", "rerun", "patch"]
+patched = st.sampled_from(["/workspace/t/a", "/workspace/t/b", "/workspace/t/d/x", "/workspace/t/e/x"])
+edit = st.builds(Edit, st.integers(0, 9), st.sampled_from(KINDS), command, patched, word)
+edits = st.lists(edit, min_size=1, max_size=3, unique_by=lambda one: one.number)
+
+
+@dataclass(frozen=True)
+class Story:
+    """A history with what becomes of it: perhaps rolled back and continued otherwise, then repaired once or more often."""
+
+    actions: tuple[Command, ...]
+    back_to: int  # roll back to this many actions before going on; as many as there are: not at all
+    more: tuple[Command, ...]
+    repairs: tuple[tuple[Edit, ...], ...]
+
+
+def _story(actions: list[Command], back: int | None, more: list[Command], repairs: list[list[Edit]]) -> Story:
+    return Story(
+        tuple(actions),
+        len(actions) if back is None else 1 + back % len(actions),
+        tuple(more) if back is not None else (),
+        tuple(tuple(one) for one in repairs),
+    )
+
+
+story = st.builds(
+    _story,
+    st.one_of(st.lists(command, min_size=2, max_size=5), st.lists(command, min_size=2, max_size=9)),
+    st.one_of(st.none(), st.none(), st.none(), st.integers(0, 8)),
+    st.lists(command, max_size=2),
+    st.one_of(
+        st.lists(edits, min_size=1, max_size=1),
+        st.lists(edits, min_size=1, max_size=1),
+        st.lists(edits, min_size=2, max_size=3),
+    ),
+)
