@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 from mulligan import Patch, Record, Replace, Session, UsageError, upkeep
 from mulligan.sandbox.layer import LayerStore
+from mulligan.sandbox.trees import remove_tree
 
 Told = Callable[[Record], str]
 AS_ROOT = os.geteuid() == 0
@@ -122,6 +124,32 @@ def test_the_disk_space_of_closed_folders_is_told(session: Session) -> None:
     session.rollback("a1")
     assert upkeep.gc(session.home, dry_run=True).bytes > 3_000_000
     assert upkeep.gc(session.home).bytes > 3_000_000
+
+
+def test_two_may_remove_the_same_at_once(tmp_path: Path) -> None:
+    """A collection and the removal of what a failed action left get into each other's way, and neither fails."""
+    for number in range(150):
+        (tmp_path / "gone" / f"d{number}" / "e" / "f").mkdir(parents=True)
+        (tmp_path / "gone" / f"d{number}" / "file").touch()
+    failures: list[BaseException] = []
+
+    def remove() -> None:
+        folder = os.open(tmp_path, os.O_RDONLY)
+        try:
+            for name in ("gone", ".pull-gone", "gone", ".pull-gone"):
+                remove_tree(folder, name)
+        except BaseException as error:  # noqa: BLE001 - told below
+            failures.append(error)
+        finally:
+            os.close(folder)
+
+    removers = [threading.Thread(target=remove) for _ in range(3)]
+    for remover in removers:
+        remover.start()
+    for remover in removers:
+        remover.join()
+    assert failures == []
+    assert os.listdir(tmp_path) == []
 
 
 def test_attributes_and_special_files_are_state(session: Session, out: Told) -> None:
@@ -253,6 +281,7 @@ def test_an_import_that_can_not_be_whole_is_refused(home: Path, tmp_path: Path) 
     (source / "sub" / "file\n").chmod(0)
     with pytest.raises(UsageError, match="sub/file"):
         Session.create("s", home=home, imports={str(source): "/workspace"})
+    upkeep.gc(home)
     assert layers_of(home) == set()
     assert upkeep.sessions(home) == []
 

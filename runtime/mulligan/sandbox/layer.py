@@ -45,6 +45,7 @@ from mulligan.sandbox.trees import (
     space_for,
     split,
     sync_tree,
+    take_out,
     write_new,
 )  # fmt: skip
 
@@ -302,7 +303,8 @@ class OpenLayer:
             with opened(self._lock, ("upper",)) as top:
                 before = os.fstat(top)
                 for name in {split(entry.path)[0] for entry in entries if not is_state(entry.path)}:
-                    remove_tree(top, name)
+                    take_out(top, name, self._lock, f"dropped-{name}")  # no name of ours may meet one in the state
+                    remove_tree(self._lock, f"dropped-{name}")
                 os.utime(top, ns=(before.st_atime_ns, before.st_mtime_ns))
         return state
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
+import secrets
 import stat
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,7 @@ MAKING = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
 _CHUNK = 1 << 20
+_PULLED = ".pull-"
 _FEW = 64  # up to so many objects are synced one by one; more, and one syncfs(2) is cheaper
 
 Parts = tuple[str, ...]
@@ -199,53 +202,66 @@ def remove_tree(folder: int, name: str) -> None:
     """Remove `name` from the open folder, with all below it, whatever its depth and modes.
 
     Each folder is pulled up to one flat place before it is emptied, so depth costs neither descriptors nor path length.
+    Another process may be at the same work (the place is locked against that), or have done it: what is gone is gone.
     """
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if not stat.S_ISDIR(status.st_mode):
+            os.unlink(name, dir_fd=folder)
+            return
     except FileNotFoundError:
         return
-    if not stat.S_ISDIR(status.st_mode):
-        os.unlink(name, dir_fd=folder)
-        return
-    place = f".pull-{name}"
+    place = name if name.startswith(_PULLED) else _PULLED + name  # one that a killed removal left is taken up again
     with contextlib.suppress(FileExistsError):
         os.mkdir(place, 0o700, dir_fd=folder)
-    flat = os.open(place, FOLDER, dir_fd=folder)
-    try:
-        waiting = os.listdir(flat)  # what a killed removal left
-        first = f"top-{len(waiting)}-{os.getpid()}"
-        _pull(folder, name, flat, first)
-        waiting.append(first)
-        count = 0
-        while waiting:
-            count = _empty(flat, waiting, count)
-    finally:
-        os.close(flat)
-    os.rmdir(place, dir_fd=folder)
+    with contextlib.suppress(FileNotFoundError):
+        flat = os.open(place, FOLDER, dir_fd=folder)
+        try:
+            fcntl.flock(flat, fcntl.LOCK_EX)
+            _empty_all(flat, None if place == name else (folder, name))
+        finally:
+            os.close(flat)
+        os.rmdir(place, dir_fd=folder)
 
 
-def _empty(flat: int, waiting: list[str], count: int) -> int:
-    """Empty and remove the last folder in `waiting`; its own folders join the list."""
+def _empty_all(flat: int, more: tuple[int, str] | None) -> None:
+    """Empty the flat place, and a folder elsewhere that is pulled there first."""
+    waiting = os.listdir(flat)  # what a killed removal left
+    mark = secrets.token_hex(4)
+    names = (f"{number}-{mark}" for number in itertools.count())
+    if more is not None:
+        with contextlib.suppress(FileNotFoundError):
+            first = next(names)
+            take_out(*more, flat, first)
+            waiting.append(first)
+    while waiting:
+        with contextlib.suppress(FileNotFoundError):
+            _empty(flat, waiting, names)
+
+
+def _empty(flat: int, waiting: list[str], names: Iterator[str]) -> None:
+    """Empty and remove the last folder in `waiting`; its own folders join the list, under fresh names."""
     name = waiting.pop()
     fd = os.open(name, FOLDER, dir_fd=flat)
     try:
         for entry in os.listdir(fd):
-            if stat.S_ISDIR(os.stat(entry, dir_fd=fd, follow_symlinks=False).st_mode):
-                count += 1
-                pulled = f"{count}-{os.getpid()}"
-                _pull(fd, entry, flat, pulled)
-                waiting.append(pulled)
-            else:
-                os.unlink(entry, dir_fd=fd)
+            with contextlib.suppress(FileNotFoundError):
+                if stat.S_ISDIR(os.stat(entry, dir_fd=fd, follow_symlinks=False).st_mode):
+                    pulled = next(names)
+                    take_out(fd, entry, flat, pulled)
+                    waiting.append(pulled)
+                else:
+                    os.unlink(entry, dir_fd=fd)
     finally:
         os.close(fd)
     os.rmdir(name, dir_fd=flat)
-    return count
 
 
-def _pull(folder: int, name: str, flat: int, pulled: str) -> None:
-    os.chmod(name, 0o700, dir_fd=folder)  # moving a folder writes its "..", reading it needs r and x
-    os.rename(name, pulled, src_dir_fd=folder, dst_dir_fd=flat)
+def take_out(folder: int, name: str, target: int, new: str) -> None:
+    """Move an object to another open folder, be it a folder that its owner may not write to."""
+    if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        os.chmod(name, 0o700, dir_fd=folder)  # moving a folder writes its "..", emptying it needs r and x
+    os.rename(name, new, src_dir_fd=folder, dst_dir_fd=target)
 
 
 def sync_tree(top: int, folders: Sequence[Parts], files: Sequence[Parts]) -> None:
