@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mulligan.errors import UsageError
 from mulligan.model.action import LaunchContext
-from mulligan.model.fold import fold_footprint, handoff
+from mulligan.model.fold import check_writes, fold_footprint, handoff
 from mulligan.model.ids import parent
 from mulligan.model.own import is_state
 from mulligan.model.record import Record
@@ -101,6 +101,10 @@ class Runner:
             declared_writes=action.writes,
             rootless=self.base.rootless,
         )
+        unseen = check_writes(trace.events, trace.entries)
+        if unseen:  # whoever got a write past the tracer may have got a read past it, too
+            because = (*footprint.incomplete_because, f"unseen_write: {unseen[0]}")
+            footprint = replace(footprint, incomplete_because=because)
         left = handoff(trace.events) if action.shell is not None else None
         outcome = trace.outcome
         if replay_of is not None:  # it stands in that slot's time, where the next repair must find it again

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan import HostError, NotFoundError, Record, Replace, Session, UsageError, hostfolder, upkeep
+from mulligan import HostError, NotFoundError, Record, Replace, Session, UsageError, hostfolder, runner, upkeep
 from mulligan.errors import DiskFullError, MulliganError
 from mulligan.history.journal import Journal
 from mulligan.model.action import Action, LaunchContext
@@ -458,6 +458,16 @@ def test_15_a_path_that_a_sibling_flips_is_recorded_as_it_was_used(home: Path, g
             record = session.run(["/guests/probe_write_race"])
             assert record.outcome.ok, record.outcome
             assert record.footprint.wrote | record.footprint.removed <= {"/workspace/one", "/workspace/two"}
+
+
+def test_15_a_write_that_no_fact_tells_of_makes_the_action_incomplete(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The layer is the truth of what was written; where the facts say otherwise, they are not relied on."""
+    assert session.run("echo x > file").footprint.complete
+    monkeypatch.setattr(runner, "check_writes", lambda _events, _entries: ["'/f' is in the layer, and no event tells of it"])
+    record = session.run("echo x > file")
+    assert record.footprint.incomplete_because == ("unseen_write: '/f' is in the layer, and no event tells of it",)
 
 
 # ---------------------------------------------------------------------------------------------- 16 to 20: doors
