@@ -28,7 +28,7 @@ from mulligan.history.journal import Journal
 from mulligan.model.action import Action, LaunchContext
 from mulligan.model.events import Connect
 from mulligan.model.ids import ActionId
-from mulligan.sandbox import native
+from mulligan.sandbox import native, tracer
 from mulligan.sandbox.layer import LayerStore
 from mulligan.sandbox.limits import Limits
 from mulligan.sandbox.native import NativeSandbox
@@ -539,6 +539,15 @@ def test_20_a_flood_of_facts_arrives_whole(session: Session) -> None:
     record = session.run(["python3", "-c", program])
     assert record.outcome.ok
     assert {f"/tmp/{n:0100}" for n in range(30000)} <= record.footprint.missed
+
+
+def test_20_more_facts_than_memory_is_meant_for_end_the_action(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guest that never stops producing facts is ended with a sentence, before the machine runs out of memory."""
+    monkeypatch.setattr(tracer, "_MOST_FACTS", 1 << 20)
+    program = "import os, itertools\nfor n in itertools.count():\n try: os.stat('/tmp/%0200d' % n)\n except OSError: pass"
+    with pytest.raises(HostError, match=r"more than can be recorded.*smaller actions"):
+        session.run(["python3", "-c", program])
+    assert session.run("true").outcome.ok
 
 
 # ---------------------------------------------------------------------------------------------- 21, 22, 23: what is ours

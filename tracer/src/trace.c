@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -25,6 +26,8 @@
 #include "cleanup.h"
 #include "decode.h"
 #include "launch.h"
+
+#define MOST_MEMORY ((rlim_t)1 << 30)
 
 /* What stopped a task: one enum, and one switch in handle_stop(). */
 enum stop {
@@ -366,12 +369,27 @@ static int enter_root(int root_fd, int *own_root)
 	return 0;
 }
 
+/* What the guest names is remembered, so it decides on T's memory: better that T fails than the machine. */
+static void limit_memory(void)
+{
+#if !defined(__SANITIZE_ADDRESS__)
+	struct rlimit limit = { .rlim_cur = MOST_MEMORY, .rlim_max = RLIM_INFINITY };
+	struct rlimit now;
+
+	if (getrlimit(RLIMIT_DATA, &now) == 0 && (now.rlim_cur == RLIM_INFINITY || now.rlim_cur > MOST_MEMORY)) {
+		limit.rlim_max = now.rlim_max;
+		setrlimit(RLIMIT_DATA, &limit);
+	}
+#endif
+}
+
 int trace_run(const struct launched *launched, struct out *events, struct trace_result *result)
 {
 	struct loop loop = { .result = result, .guest = launched->guest_pid, .init = launched->init_pid };
 	cleanup_fd int own_root = -1;
 	cleanup_fd int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
+	limit_memory();
 	memset(result, 0, sizeof *result);
 	loop.tracer.out = events;
 	loop.tracer.proc_fd = proc;

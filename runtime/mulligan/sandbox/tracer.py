@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 TRACER: Final = Path(__file__).resolve().parent.parent / "_bin" / "mulligan-tracer"
 DEFAULT_CAP: Final = 10 << 20
 _CHUNK: Final = 1 << 18
+_MOST_FACTS: Final = 256 << 20  # bytes of events: some ten million facts, which are decoded and folded in memory
 _GRACE_S: Final = 10.0  # the tracer's own time to report after it was told to end; then it is killed
 
 
@@ -181,6 +182,9 @@ class _Run:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             for key, _ in self._selector.select(_shorter(left, 0.1 if interrupt else None)):
                 self._serve(key.fd)
+            if len(self._events.kept) > _MOST_FACTS:
+                message = f"the action did more than can be recorded: over {_MOST_FACTS >> 20} MiB of facts"
+                raise HostError(message, remedy="split it into smaller actions; nothing of it was kept")
             if interrupt is not None and interrupt():
                 raise InterruptedRunError("the action was interrupted; nothing of it was kept")
             if deadline is not None and time.monotonic() >= deadline and self._pidfd in self._open:
