@@ -181,13 +181,8 @@ enum after link_enter(struct tracer *t, struct task *task)
 {
 	struct pending *call = &task->pending;
 
-	/* The flags and the empty path concern the source only: argument_walk knows them. */
-	if (call->row->flags < 0)
-		call->first = name_walk(t, task, call->row->dirfd, call->row->path);
-	else if (call->flags & (AT_SYMLINK_FOLLOW | AT_EMPTY_PATH))
-		call->first = argument_walk(t, task, call->row->dirfd, call->row->path);
-	else
-		call->first = name_walk(t, task, call->row->dirfd, call->row->path);
+	/* The flags and the empty path concern the source only. */
+	call->first = argument_walk(t, task, call->row->dirfd, call->row->path);
 	saw_moving(t, call->first);
 	call->second = name_walk(t, task, call->row->dirfd2, call->row->path2);
 	saw(t, EV_PROBE, call->second);

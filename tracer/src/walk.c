@@ -215,7 +215,7 @@ static struct found missed(struct walk *w, int error, size_t parent, bool last)
 	case ENOENT:
 		saw(w, EV_MISSED, w->at_len);
 		return last ? (struct found){ FOUND_ABSENT, 0, path_id(w->t, w->at, w->at_len) } : nothing();
-	case ENOTDIR: /* a descriptor of a file as the base */
+	case ENOTDIR: /* another task has just replaced the folder */
 	case EACCES:  /* nor may the guest, which has no more rights than T */
 		saw(w, EV_PROBE, parent);
 		return nothing();
@@ -414,6 +414,23 @@ mode_t walk_fd_type(struct tracer *t, struct task *task, int fd)
 	return fstatat(t->proc_fd, whole, &st, 0) < 0 ? 0 : st.st_mode & S_IFMT;
 }
 
+/* Whether a descriptor's object is a folder to begin a walk in. One of a file or of a symlink (O_PATH) is none, and what
+ * was found "below" it must not be remembered as what the name leads to. */
+static bool is_folder(struct tracer *t, uint32_t id)
+{
+	const struct intern *paths = out_paths(t->out);
+	const char *path = intern_bytes(paths, id);
+	struct stat st;
+
+	if (memo(t, id)->folder_generation == t->generation)
+		return true;
+	if (lstat(path, &st) < 0 || !S_ISDIR(st.st_mode))
+		return false;
+	if (!in_proc(path, intern_len(paths, id)))
+		memo(t, id)->folder_generation = t->generation;
+	return true;
+}
+
 struct found walk_at(struct tracer *t, struct task *task, struct walk_from from, const char *path, size_t len)
 {
 	static struct walk w; /* 24 KiB, and the walk never nests */
@@ -431,6 +448,10 @@ struct found walk_at(struct tracer *t, struct task *task, struct walk_from from,
 		struct found base = walk_fd_name(t, task, from.dirfd);
 		if (base.what != FOUND_OBJECT)
 			return base; /* deleted, or no folder at all: nothing can be found from there */
+		if (!is_folder(t, base.path)) {
+			out_saw(t->out, EV_PROBE, base.path);
+			return nothing();
+		}
 		const struct intern *paths = out_paths(t->out);
 		w.at_len = intern_len(paths, base.path);
 		if (w.at_len + len + 2 >= ROOM)
