@@ -6,12 +6,14 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from twins import act, repaired, said
 
-from mulligan import Replace, Session
+from mulligan import Record, Replace, Session
+from mulligan.errors import ConflictError
 
 PYTHON = "/usr/bin/python3"
 DEFAULT_ACL = (
@@ -217,3 +219,46 @@ def test_an_incomplete_action_counts_as_having_read_everything(
         assert not hole.footprint.complete
         assert session.repair(Replace(a.id, "echo 1 > f; true")).kept == (hole.id,)
         assert session.repair(Replace(a.id, "echo 2 > f")).ran == (a.id, hole.id)
+
+
+# -------------------------------------------------------------------------------------------------- others at work
+
+
+def test_an_action_that_is_run_during_a_repair(home: Path) -> None:
+    """It waits for the repair and runs on the repaired state: nothing is lost, and the order is serial."""
+    with Session.create("both", home=home) as session, Session.open("both", home=home) as other, ThreadPoolExecutor() as pool:
+        a, b = session.run("echo 1 > f").id, session.run("cat f > g").id
+        running: list[Future[Record]] = []
+
+        def progress(action: str, *_: object) -> None:
+            if action == b:
+                running.append(pool.submit(other.run, "cat f g"))
+
+        report = session.apply(session.plan(Replace(a, "echo 2 > f")), progress=progress)
+        assert report.applied
+        assert running[0].result().stdout == "2\n2\n"
+        assert [record.id for record in session.log()] == [a, b, "a3"]
+
+
+def test_an_action_that_is_run_between_plan_and_repair(home: Path) -> None:
+    """A plan of a head that has moved on is refused, and nothing changes."""
+    with Session.create("late", home=home) as session, Session.open("late", home=home) as other:
+        a = session.run("echo 1 > f").id
+        plan = session.plan(Replace(a, "echo 2 > f"))
+        other.run("cat f > g")
+        head = session.head
+        with pytest.raises(ConflictError):
+            session.apply(plan)
+        assert session.head == head
+        assert session.repair(Replace(a, "echo 2 > f")).ran == (a, "a2")
+
+
+def test_who_has_given_up_its_privileges(home: Path) -> None:
+    """When a program changes its user, modes and owners decide what it may see, be it root that started it."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("only root can become another user inside, by setpriv")
+    become = "setpriv --reuid 65534 --regid 65534 --clear-groups"
+    history = [act("mkdir d; echo 1 > d/x; echo 2 > y"), act(f"{become} cat d/x"), act(f"{become} cat y")]
+    for text in ("mkdir -m 700 d; echo 1 > d/x; echo 2 > y", "mkdir d; echo 1 > d/x; chmod 600 d/x; echo 2 > y"):
+        report = repaired(home, act("true"), history, {0: act(text)})
+        assert report.kept == ("a1", "a4")

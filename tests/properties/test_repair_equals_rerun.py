@@ -111,7 +111,8 @@ def repair(session: Session, slots: list[Slot], edits: tuple[Edit, ...]) -> list
         report = session.apply(session.plan(*changes), keep_going=True)
     except UsageError:  # a patch where there is no place for a file
         assert session.head == head
-        return repair(session, slots, tuple(edit for edit in edits if edit.kind != "patch"))
+        fewer = tuple(edit for edit in edits if edit.kind != "patch")
+        return repair(session, slots, fewer) if fewer != edits else slots  # one of an earlier repair has lost its place
     assert report.applied
     first = next((n for n, slot in enumerate(slots) if n in numbers), len(slots))
     assert not {slot.id for slot in slots[:first]} & set(report.ran), "nothing runs before the first change"
