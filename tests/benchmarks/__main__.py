@@ -1,80 +1,84 @@
-"""`python -m tests.benchmarks`: one table, machine and versions on top. Interleaved, medians and spread; ratios travel, times don't."""
+"""`python -m tests.benchmarks [--quick] [NAMES...]`: one table, machine and versions on top. NAMES: b1 b2 b6 b8, or part of a program's name."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import shutil
-import statistics
 import subprocess
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from mulligan import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-ROUNDS = int(os.environ.get("MULLIGAN_ROUNDS", "60"))
+from tests.benchmarks import b1_action, b2_tracing, b6_ingest
+from tests.benchmarks.arena import Arena
+from tests.benchmarks.measure import Table
+from tests.benchmarks.works import STORM, WORKS, make_project
 
 
-def measure(ways: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, list[float]]:
-    """Milliseconds per call of each way, A B A B; the first round warms up and does not count."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(rounds + 1):
-        for name, call in ways.items():
-            start = time.perf_counter()
-            call()
-            if number:
-                times[name].append((time.perf_counter() - start) * 1e3)
-    return times
+def machine() -> str:
+    """What the figures depend on."""
+    model = "unknown CPU"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    return (
+        f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} x {model}, "
+        f"Python {platform.python_version()}, load {os.getloadavg()[0]:.1f}"
+    )
 
 
-def row(name: str, times: Sequence[float]) -> str:
-    """One line of the table."""
-    spread = statistics.quantiles(times, n=20)
-    return f"{name:<44} {statistics.median(times):>9.2f} {spread[0]:>9.2f} {spread[-1]:>9.2f}"
+def version(program: str, option: str = "--version") -> str:
+    """The first line that a program says of itself."""
+    if shutil.which(program) is None:
+        return f"no {program}"
+    said = subprocess.run([program, option], capture_output=True, text=True, check=False)
+    return ((said.stdout or said.stderr).splitlines() or [program])[0]
 
 
-def plain(argv: Sequence[str], cwd: Path) -> Callable[[], object]:
-    """A program run as it is."""
-    return lambda: subprocess.run(argv, cwd=cwd, capture_output=True, check=True)
-
-
-def ways(session: Session, argv: Sequence[str], cwd: Path, name: str) -> dict[str, Callable[[], object]]:
-    """The same program as an action, as it is, and under strace."""
-    out: dict[str, Callable[[], object]] = {
-        f"{name}: action": lambda: session.run(argv, check=True),
-        f"{name}: plain": plain(argv, cwd),
-    }
-    if shutil.which("strace"):
-        traced = ["strace", "-f", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=%file,%network", *argv]
-        out[f"{name}: strace, no sandbox"] = plain(traced, cwd)
-    return out
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", help="b1 b2 b6 b8, or part of a program's name; all when left out")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, no reprozip: under a minute")
+    parser.add_argument("--seconds", type=float, default=None, help="per program, in place of the default")
+    parser.add_argument("--reprozip", type=Path, default=None, metavar="FOLDER", help="the bin folder of a venv that has it")
+    parser.add_argument("--tracer", type=Path, action="append", default=[], help="another tracer program to compare with")
+    return parser.parse_args()
 
 
 def main() -> None:
     """Print the table."""
-    print(
-        f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
-    )
-    print(f"{'milliseconds':<44} {'median':>9} {'5 %':>9} {'95 %':>9}")
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder, "project")
-        work.mkdir()
-        (work / "hello.c").write_text('#include <stdio.h>\nint main(void) { puts("hello"); return 0; }\n')
-        with Session.create("bench", imports={str(work): "/workspace"}, home=Path(folder, "store")) as session:
-            table = [
-                ("true", ["true"], ROUNDS),
-                ("python3 -c 'import json'", ["python3", "-c", "import json"], max(5, ROUNDS // 4)),
-            ]
-            if shutil.which("gcc"):
-                table.append(("gcc -O2 hello.c", ["gcc", "-O2", "-o", "hello", "hello.c"], max(5, ROUNDS // 4)))
-            for name, argv, rounds in table:
-                for label, times in measure(ways(session, argv, work, name), rounds).items():
-                    print(row(label, times))
+    options = arguments()
+    names = [name.lower() for name in options.names]
+    wanted = {name for name in ("b1", "b2", "b6", "b8") if not names or name in names}
+    works = [work for work in WORKS if "b2" in wanted or any(name in work.name.lower() for name in names)]
+    each = options.seconds or (2.0 if options.quick else 12.0)
+    table = Table()
+    start = time.monotonic()
+    programs = options.reprozip.absolute() if options.reprozip else None
+    with tempfile.TemporaryDirectory(prefix="mulligan-bench-") as name:
+        folder = Path(name)
+        git = any("git" in work.needs for work in works)
+        project = make_project(folder / "project", storm=bool(wanted & {"b6", "b8"}), repository=git)
+        if "b1" in wanted:
+            b1_action.measure(folder / "b1", table, each)
+        if "b8" in wanted:
+            works.append(replace(STORM, name=f"B8  {STORM.name}"))
+        if works:
+            arena = Arena.build(folder / "arena", project, programs)
+            if git:
+                arena.prepare(["git", "-C", "repository", "update-index", "-q", "--refresh"])
+            b2_tracing.measure(arena, works, table, each, reprozip=not options.quick, tracers=options.tracer)
+            arena.close()
+        if "b6" in wanted:
+            b6_ingest.measure(folder / "b6", project, table, each)
+    print(machine())
+    print(f"{version('gcc')}; {version('strace', '-V')}; {version('git')}; took {time.monotonic() - start:.0f} s")
+    print("\n".join(table.lines))
 
 
 if __name__ == "__main__":

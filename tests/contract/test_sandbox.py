@@ -20,7 +20,7 @@ import pytest
 import mulligan
 from mulligan.errors import HostError
 from mulligan.model.action import Action, LaunchContext
-from mulligan.model.events import Exec, Missed, Read
+from mulligan.model.events import Exec, Incomplete, Missed, Read
 from mulligan.model.fold import check_writes, handoff
 from mulligan.model.ids import ActionId
 from mulligan.sandbox.hostbase import build_host_base
@@ -74,6 +74,12 @@ class Place:
         outcome = self.run(command, **more).outcome  # type: ignore[arg-type]
         assert outcome.exit_code == 0, outcome
         return outcome.stdout.decode()
+
+
+def untraced(place: Place) -> Place:
+    """The place, whose actions run without a tracer from now on."""
+    place.sandbox = NativeSandbox(place.base, place.store, traced=False)
+    return place
 
 
 @pytest.fixture
@@ -237,6 +243,15 @@ def test_what_was_relied_on_is_told(place: Place) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- endings
+
+
+def test_what_runs_untraced_counts_as_having_read_everything(place: Place) -> None:
+    """An action run without the tracer, as benchmarks do, has its outcome and is incomplete."""
+    action = Action(ActionId("a1"), argv=("sh", "-c", "echo out; exit 3"))
+    with place.store.begin() as opened:
+        trace = untraced(place).sandbox.run(action, LaunchContext(place.base.env, "/"), place.stack, opened)
+    assert (trace.outcome.exit_code, trace.outcome.stdout) == (3, b"out\n")
+    assert trace.events == [Incomplete("untraced", "")]
 
 
 def test_a_background_process_is_killed_and_reported(place: Place) -> None:

@@ -121,7 +121,7 @@ static int prepare(const struct spec *spec, const struct ids *ids, int *channel,
         failed = take_identity(spec, ids, failure);
         if (!failed)
                 failed = keep_standard_streams(channel, failure);
-        if (!failed) {
+        if (!failed && !spec->untraced) {
                 failed = filter_install();
                 if (failed)
                         fail(failure, "seccomp", -failed, "installing the filter: %s", strerror(-failed));

@@ -31,13 +31,15 @@ static int bind_to_parent(int parent, struct failure *failure)
         return 0;
 }
 
-/* Waits for all of the sandbox's orphans, and for G. With C gone the kernel kills whatever else is left. */
+/* Waits for all of the sandbox's orphans, and for G. With C gone the kernel kills whatever else is left. C ends as G
+ * did, as shells tell it: for T when it does not trace, and so can't see G's end itself. */
 _Noreturn static void reap_until(pid_t guest)
 {
         for (;;) {
-                pid_t ended = RETRY(waitpid(-1, NULL, __WALL));
+                int status = 0;
+                pid_t ended = RETRY(waitpid(-1, &status, __WALL));
                 if (ended == guest || ended < 0)
-                        _exit(0);
+                        _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
         }
 }
 

@@ -18,6 +18,7 @@
 #include "selfexe.h"
 #include "status.h"
 #include "trace.h"
+#include "untraced.h"
 
 enum { SPEC, EVENTS, STATUS, CONTROL, DESCRIPTORS };
 
@@ -97,7 +98,7 @@ static int run(const struct launch_request *request, int status, struct out *out
         if (failed)
                 return failed;
         status_line(status, "started %d", launched.guest_pid);
-        failed = trace_run(&launched, out, &result);
+        failed = request->spec->untraced ? untraced_run(&launched, out, &result) : trace_run(&launched, out, &result);
         finish(&launched, &result);
         if (failed || !result.finished)
                 return fail(failure, result.where ? result.where : "trace", failed ? -failed : ECHILD, "tracing: %s",

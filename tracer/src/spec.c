@@ -314,12 +314,26 @@ static int op_env(struct spec *spec, const char *const *argument, struct spec_er
         return add_string(&spec->envp, &spec->env_count, argument[0], error);
 }
 
+static int parse_switch(const char *text, bool *value, struct spec_error *error)
+{
+        if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+                return refuse(error, "\"%.32s\" is neither 0 nor 1", text);
+        *value = text[0] == '1';
+        return 0;
+}
+
 static int op_walk(struct spec *spec, const char *const *argument, struct spec_error *error)
 {
-        if (strcmp(argument[0], "0") != 0 && strcmp(argument[0], "1") != 0)
-                return refuse(error, "\"%.32s\" is neither 0 nor 1", argument[0]);
-        spec->walk = argument[0][0] == '1';
-        return 0;
+        return parse_switch(argument[0], &spec->walk, error);
+}
+
+static int op_trace(struct spec *spec, const char *const *argument, struct spec_error *error)
+{
+        bool traced = true;
+        int failed = parse_switch(argument[0], &traced, error);
+
+        spec->untraced = !traced;
+        return failed;
 }
 
 static int op_end(struct spec *spec, const char *const *argument, struct spec_error *error)
@@ -340,7 +354,8 @@ static const struct operation {
         {"version", 1, op_version}, {"idmap", 3, op_idmap},       {"lower", 1, op_lower},   {"upper", 2, op_upper},
         {"ro-bind", 2, op_ro_bind}, {"tmpfs", 3, op_tmpfs},       {"proc", 1, op_proc},     {"dev", 1, op_dev},
         {"hostname", 1, op_hostname}, {"rlimit", 3, op_rlimit}, {"cwd", 1, op_cwd},         {"uid", 2, op_uid},
-        {"arg", 1, op_arg},         {"env", 1, op_env},           {"walk", 1, op_walk},     {"end", 0, op_end},
+        {"arg", 1, op_arg},         {"env", 1, op_env},           {"walk", 1, op_walk},     {"trace", 1, op_trace},
+        {"end", 0, op_end},
 };
 
 static const struct operation *find_operation(const char *name)

@@ -62,6 +62,7 @@ struct spec {
         size_t env_count;
 
         bool walk;
+        bool untraced; /* for measurements: the same sandbox without filter and tracer */
         bool ended;
 };
 

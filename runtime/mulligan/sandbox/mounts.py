@@ -46,10 +46,10 @@ def build_command(base: Base, limits: Limits, argv: Sequence[str], env: Mapping[
     return ops
 
 
-def build_spec(ops: Sequence[Op]) -> bytes:
+def build_spec(ops: Sequence[Op], *, traced: bool = True) -> bytes:
     """The bytes for SPEC_FD: the operations, then the walk of the upper directory and the end."""
     out = bytearray()
-    for op in (*ops, ("walk", "1"), ("end",)):
+    for op in (*ops, ("walk", "1"), ("trace", "1" if traced else "0"), ("end",)):
         for field in op:
             raw = raw_path(field)
             if b"\0" in raw:

@@ -13,10 +13,11 @@ from mulligan.errors import HostError
 from mulligan.sandbox.limits import Limits
 from mulligan.sandbox.mounts import MAX_LOWERS, build_command, build_mounts, build_spec
 from mulligan.sandbox.shell import build_shell
-from mulligan.sandbox.tracer import Streams, Trace, run_traced
+from mulligan.sandbox.tracer import TRACER, Streams, Trace, run_traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from mulligan.model.action import Action, LaunchContext
     from mulligan.sandbox.base import Base
@@ -27,10 +28,15 @@ if TYPE_CHECKING:
 class NativeSandbox:
     """Runs the actions of one session. Holds nothing between two actions."""
 
-    def __init__(self, base: Base, store: LayerStore, limits: Limits | None = None) -> None:
+    def __init__(
+        self, base: Base, store: LayerStore, limits: Limits | None = None, *, traced: bool = True, program: Path = TRACER
+    ) -> None:
+        """`traced=False` is for measuring what tracing costs: such an action is incomplete, and no filter guards the host."""
         self.base = base
         self.store = store
         self.limits = limits or Limits()
+        self._traced = traced
+        self._program = program
 
     def run(
         self,
@@ -60,7 +66,14 @@ class NativeSandbox:
         ids = self.base.ids
         owner = None if ids.rootless else (ids.on_disk(ids.uid), ids.on_disk(ids.gid))
         streams = Streams(on_stdout=on_stdout, on_stderr=on_stderr, owner=owner)
-        return run_traced(build_spec(ops), stdin=action.stdin, timeout_s=action.timeout_s, streams=streams, interrupt=interrupt)
+        return run_traced(
+            build_spec(ops, traced=self._traced),
+            stdin=action.stdin,
+            timeout_s=action.timeout_s,
+            streams=streams,
+            interrupt=interrupt,
+            program=self._program,
+        )
 
     def argv(self, action: Action) -> Sequence[str]:
         """The program and its arguments: an action is argv, or shell text for the base's shell."""

@@ -20,7 +20,7 @@ def test_the_set_up_begins_with_the_version_and_ends_with_end() -> None:
     spec = build_spec(ops)
     fields = spec.decode().split("\0")
     assert fields[:6] == ["version", "1", "idmap", "0", "100000", "65536"]
-    assert fields[-4:] == ["walk", "1", "end", ""]
+    assert fields[-6:] == ["walk", "1", "trace", "1", "end", ""]
     assert spec.index(b"lower\0/top") < spec.index(b"lower\0/low") < spec.index(b"upper\0/upper\0/work\0")
     assert spec.index(b"ro-bind\0/usr\0/usr\0") < spec.index(b"ro-bind\0/usr/x\0/usr/x\0")
     assert b"arg\0sh\0arg\0\0env\0A=1\0" in spec
