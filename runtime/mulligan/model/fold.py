@@ -42,7 +42,7 @@ from mulligan.model.events import (
     XattrRead,
 )  # fmt: skip
 from mulligan.model.footprint import Footprint
-from mulligan.model.ids import guest_path, parent, prefixes
+from mulligan.model.ids import folders_above, guest_path, parent
 from mulligan.model.layer import Entry, Manifest
 from mulligan.model.own import OwnWrites, is_state
 
@@ -341,7 +341,7 @@ def check_writes(events: Iterable[Event], raw: Iterable[RawEntry]) -> list[str]:
 
 def _unreported(own: OwnWrites, upper: dict[str, RawEntry]) -> list[str]:
     touched = {path for path, _ in own.items()} | own.changed_folders
-    leading = {above for path in (*touched, *upper) for above in (*prefixes(path), "/")}
+    leading = folders_above((*touched, *upper))
     said = []
     for path, entry in upper.items():
         found: Object | None = own.at(path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from mulligan.model.ids import prefixes
+from mulligan.model.ids import folders_above
 from mulligan.model.keys import DAT, DIR, ENT, LINKS, MODE, MTIME, SEARCH, XATTR, Key
 
 if TYPE_CHECKING:
@@ -79,6 +79,6 @@ class Footprint:
     def observations(self) -> frozenset[Key]:
         """Every key that was observed: of the paths themselves, and of each folder on the way to them."""
         keys = {Key(kind, path) for paths, kinds in self.sets() for path in paths for kind in kinds}
-        above = {folder for path in self.observed_paths() for folder in (*prefixes(path), "/")}
+        above = folders_above(self.observed_paths())
         keys.update(Key(kind, folder) for folder in above for kind in (ENT, SEARCH))
         return frozenset(keys)

@@ -7,7 +7,10 @@ bytes that are not UTF-8 stand as lone surrogates (PEP 383), so `os.fsencode` gi
 from __future__ import annotations
 
 import base64
-from typing import NewType
+from typing import TYPE_CHECKING, NewType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ActionId = NewType("ActionId", str)  # "a3": one slot of a session's history; survives a repair
 RecordId = NewType("RecordId", int)  # one execution of an action, as stored
@@ -60,3 +63,14 @@ def prefixes(path: str) -> list[str]:
         out.append(path[:at])
         at = path.find("/", at + 1)
     return out
+
+
+def folders_above(paths: Iterable[str]) -> set[str]:
+    """Every folder on the way to these absolute normal paths, "/" included. Each is cut out once: paths may be deep."""
+    found = {"/"}
+    for path in paths:
+        at = parent(path)
+        while at not in found:
+            found.add(at)
+            at = parent(at)
+    return found

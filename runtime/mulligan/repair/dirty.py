@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mulligan.model.ids import parent, prefixes
+from mulligan.model.ids import folders_above, parent, prefixes
 from mulligan.model.keys import DAT, DIR, ENT, LINKS, MODE, MTIME, SEARCH, STORED, TELLING, XATTR, Key
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Dirty:
         folders = [p for p, kinds in self._kinds.items() if _may_search(kinds) and (node := old.get(p)) and node.kind == "dir"]
         if not folders:
             return []
-        passed = {"/", *(folder for path in footprint.observed_paths() for folder in prefixes(path))}
+        passed = folders_above(footprint.observed_paths())
         hits: list[tuple[str, KeyKind]] = []
         for path in folders:
             if path in passed:
