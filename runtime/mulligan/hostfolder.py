@@ -15,8 +15,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
-from mulligan.errors import DiskFullError, HostError, UsageError
+from mulligan.errors import DiskFullError, HostError, NotFoundError, UsageError
 from mulligan.model.ids import shown
+from mulligan.sandbox.trees import content_digest, copy_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,11 +31,11 @@ ObjectKind = Literal["absent", "file", "dir", "link", "other"]
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """What lies at a path: kind, permission bits, content of a file, target of a symlink."""
+    """What lies at a path: kind, permission bits, digest of a file's content, target of a symlink."""
 
     kind: ObjectKind
     mode: int = 0
-    content: bytes = b""
+    digest: bytes = b""
     target: str = ""
 
 
@@ -47,8 +48,13 @@ class HostFolder:
     def __init__(self, path: str) -> None:
         try:
             self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise NotFoundError(
+                f"there is no folder {shown(path)!r}", remedy="make it first, if it is the right one"
+            ) from error
         except OSError as error:
-            raise UsageError(f"open folder {shown(path)!r}: {os.strerror(error.errno or 0)}") from error
+            what = f"open folder {shown(path)!r}: {os.strerror(error.errno or 0)}"
+            raise UsageError(what, remedy="name a folder that you may write to") from error
         self.path = path
         info = os.fstat(self._fd)
         self._owner = (info.st_uid, info.st_gid)
@@ -101,8 +107,11 @@ class HostFolder:
         above = ("/".join(parts[:n]) for n in range(1, len(parts) + 1))
         return next((one for one in above if self.look(one).kind not in ("dir", "absent")), None)
 
-    def put(self, path: str, want: Object, mtime_ns: int) -> None:
-        """Make the path what `want` says. Set-id bits are never carried to the host. Folders stay open to their owner."""
+    def put(self, path: str, want: Object, source: int, mtime_ns: int) -> None:
+        """Make the path what `want` says, a file with the content of the descriptor `source`.
+
+        Set-id bits are never carried to the host. Folders stay open to their owner.
+        """
         try:
             with self._parent(path, create=True) as (fd, name):
                 _clear_other_kind(fd, name, want.kind)
@@ -110,7 +119,7 @@ class HostFolder:
                     self._ensure(name, fd)
                     os.chmod(name, want.mode & 0o777 | 0o700, dir_fd=fd)
                 else:
-                    self._replace(fd, name, want, mtime_ns)
+                    self._replace(fd, name, want, source, mtime_ns)
         except OSError as error:
             raise self._failed("write", path, error) from error
 
@@ -123,13 +132,13 @@ class HostFolder:
             except OSError as error:
                 raise self._failed("write", path, error) from error
 
-    def _replace(self, fd: int, name: str, want: Object, mtime_ns: int) -> None:
+    def _replace(self, fd: int, name: str, want: Object, source: int, mtime_ns: int) -> None:
         beside = f".mulligan-{secrets.token_hex(8)}"
         try:
             if want.kind == "link":
                 os.symlink(want.target, beside, dir_fd=fd)
             else:
-                _write_synced(fd, beside, want, mtime_ns)
+                _write_synced(fd, beside, source, mtime_ns)
             self._own(beside, fd)
             if want.kind == "file":  # after chown(2), which clears bits
                 os.chmod(beside, want.mode & 0o777, dir_fd=fd)
@@ -176,7 +185,7 @@ def _look(fd: int, name: str, *, content: bool = True) -> Object:
     if not content:
         return Object("file", mode)
     with os.fdopen(os.open(name, _FILE, dir_fd=fd), "rb") as file:
-        return Object("file", mode, file.read())
+        return Object("file", mode, content_digest(file.fileno()))
 
 
 def _clear_other_kind(fd: int, name: str, kind: str) -> None:
@@ -188,10 +197,9 @@ def _clear_other_kind(fd: int, name: str, kind: str) -> None:
         os.unlink(name, dir_fd=fd)
 
 
-def _write_synced(fd: int, name: str, want: Object, mtime_ns: int) -> None:
+def _write_synced(fd: int, name: str, source: int, mtime_ns: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, 0o600, dir_fd=fd), "wb") as file:
-        file.write(want.content)
-        file.flush()
+        copy_bytes(source, file.fileno())
         os.utime(file.fileno(), ns=(mtime_ns, mtime_ns))
         os.fsync(file.fileno())

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from mulligan.commit import CommitReport, commit
-from mulligan.errors import RepairFailedError, UsageError
+from mulligan.errors import NotFoundError, RepairFailedError, UsageError
 from mulligan.history.journal import NEW
 from mulligan.history.lineage import Why, explain
 from mulligan.history.store import SessionRow, Store, default_home
 from mulligan.model.action import Action, LaunchContext
 from mulligan.model.change import Patch
 from mulligan.model.ids import ActionId, LayerId, shown
-from mulligan.model.keys import parse_key
+from mulligan.model.keys import ENV, parse_key
 from mulligan.model.plan import describe_failure
 from mulligan.model.tree import Tree
 from mulligan.repair.planner import build_plan
@@ -35,7 +36,7 @@ from mulligan.states import WORKSPACE, Files, absolute, build_tree, find_differe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     import networkx as nx
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from mulligan.runner import Output
     from mulligan.sandbox.stack import Stack
     from mulligan.states import Difference
+
+LONGEST_TIMEOUT_S = 366 * 24 * 3600
 
 _ACTION_ID = re.compile(r"a\d+")
 
@@ -87,7 +90,7 @@ class Session:
         base: str = "host",
         imports: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
-        home: Path | None = None,
+        home: Path | str | None = None,
         environ: Mapping[str, str] | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Self:
@@ -97,8 +100,9 @@ class Session:
         is the environment whose PATH tells which programs the host base offers (default: this process's).
         Raises AlreadyExistsError, NotFoundError (base), UsageError (import that can't be read), HostError.
         """
+        _check_texts([], env or {})
         with ExitStack() as cleanup:
-            store = cleanup.enter_context(Store.open(home or default_home(os.environ)))
+            store = cleanup.enter_context(Store.open(_store_folder(home)))
             store.refuse_taken(name)
             with store.sharing():
                 layers = LayerStore(store.home / "layers")
@@ -114,10 +118,10 @@ class Session:
             return cls(store, name, cleanup.pop_all())
 
     @classmethod
-    def open(cls, name: str, *, home: Path | None = None) -> Self:
+    def open(cls, name: str, *, home: Path | str | None = None) -> Self:
         """Open a session by name. Raises NotFoundError, naming those that exist."""
         with ExitStack() as cleanup:
-            store = cleanup.enter_context(Store.open(home or default_home(os.environ)))
+            store = cleanup.enter_context(Store.open(_store_folder(home)))
             return cls(store, name, cleanup.pop_all())
 
     def close(self) -> None:
@@ -135,6 +139,11 @@ class Session:
     def home(self) -> Path:
         """The folder of the store."""
         return self._store.home
+
+    @property
+    def imports(self) -> dict[str, str]:
+        """The host folders that were copied in when the session was made, each with its guest folder."""
+        return dict(self._row().config.get("imports", {}))
 
     @property
     def head(self) -> int:
@@ -169,7 +178,13 @@ class Session:
         with `check` it raises ActionFailedError (after it was recorded). Raises HostError or TracerError when the action
         could not be run or traced: then nothing of it is kept.
         """
+        _check_texts(command, env or {})
+        _check_lists(labels=labels, reads=reads, writes=writes)
         _check_keys((*reads, *writes))
+        if timeout is not None and not 0 < timeout <= LONGEST_TIMEOUT_S:
+            raise UsageError(
+                f"timeout {timeout:g}: it is no time to wait", remedy="give seconds above 0, at most a year of them"
+            )
         with self._store.locked(self.name, on_wait), self._runner.attempt() as attempt:
             head = self.head
             last = self._store.journal.last(head)
@@ -235,14 +250,17 @@ class Session:
         return self._layers.read(node.provider, path)
 
     def why(self, target: str) -> Why:
-        """Where an action or a path came from, and who relied on it, each with its witness key.
+        """Where an action, a path or a variable (`env:NAME`) came from, and who relied on it, each with its witness key.
 
         Raises NotFoundError for what this history does not know.
         """
         records = self.log()
         if target not in {r.id for r in records} and not _ACTION_ID.fullmatch(target):
-            target = absolute(target)
-        return explain(records, target, self._bottom_layers())
+            target = _placed_target(target)
+        why = explain(records, target, self._bottom_layers())
+        if not why.data.get("steps", True) and not self.files.exists(target):
+            raise NotFoundError(f"why {target!r}: it does not exist in this state, and no action made it or relied on it")
+        return why
 
     def graph(self) -> nx.MultiDiGraph:
         """Who relied on whom: a networkx graph whose edges carry the witness key."""
@@ -313,7 +331,7 @@ class Session:
             row = self._row()
             real = os.path.realpath(folder)
             after = self._tree_of(self._store.journal.chain(row.head))
-            report = commit(folder, guest, self._before(row, real), after, self._read, dry_run=dry_run)
+            report = commit(folder, guest, self._before(row, real), after, self._opened, dry_run=dry_run)
             if report.applied:
                 self._store.journal.pin(self.name, real, row.head)
             return report
@@ -325,8 +343,8 @@ class Session:
             return self._tree_of(self._store.journal.chain(committed[real]))
         return self._tree_of([]) if real in row.config.get("imports", {}) else Tree()
 
-    def _read(self, path: str, node: Node) -> bytes:
-        return self.read_node(node, path)
+    def _opened(self, path: str, node: Node) -> AbstractContextManager[int]:
+        return self._layers.opened(node.provider, path)
 
     # -- states
 
@@ -341,6 +359,29 @@ class Session:
 
     def _tree_of(self, records: Sequence[Record]) -> Tree:
         return build_tree([*self._bottom_layers(), *(r.layer for r in records)])
+
+
+def _store_folder(home: Path | str | None) -> Path:
+    return Path(home) if home else default_home(os.environ)
+
+
+def _check_texts(command: str | Sequence[str], env: Mapping[str, str]) -> None:
+    """Refuse what no program can be given, before anything runs."""
+    for name in env:
+        if not name or "=" in name:
+            raise UsageError(f"env {name!r}: no variable can have this name")
+    given: list[object] = [command] if isinstance(command, str) else [*command]
+    for text in (*given, *env, *env.values()):
+        if not isinstance(text, str):
+            raise UsageError(f"run with {text!r}: it is no text", remedy="give arguments and variables as str")
+        if "\0" in text:
+            raise UsageError(f"run with {text!r}: it holds a NUL byte, which no program can be given")
+
+
+def _check_lists(**lists: Sequence[str]) -> None:
+    for name, words in lists.items():
+        if isinstance(words, str):
+            raise UsageError(f"{name} {words!r}: a list is wanted", remedy=f"give {name}=[{words!r}]")
 
 
 def _check_keys(keys: Iterable[str]) -> None:
@@ -358,6 +399,17 @@ def _command(command: str | Sequence[str]) -> dict[str, Any]:
     if not command:
         raise UsageError("run an empty command: there is nothing to run", remedy="give a program and its arguments")
     return {"argv": tuple(command)}
+
+
+def _placed_target(target: str) -> str:
+    """What `why` is asked of: a variable's key, or the absolute path of a path or of a path's key."""
+    with suppress(ValueError):
+        key = parse_key(target)
+        if key.kind == ENV:
+            return target
+        if key.name.startswith("/"):
+            return key.name
+    return absolute(target)
 
 
 def placed(change: Change) -> Change:

@@ -321,6 +321,22 @@ def test_a_commit_puts_odd_names_and_links_where_they_belong(session: Session, t
         assert (target / "closed" / "f").read_text() == "f"
 
 
+def test_a_commit_of_a_sparse_file_takes_neither_memory_nor_room(session: Session, tmp_path: Path) -> None:
+    """Ten gigabytes of nothing are compared and written without being read, and are a sparse file on the host, too."""
+    target = tmp_path / "target"
+    target.mkdir()
+    session.run("truncate -s 10G big; printf end >> big; echo x > small")
+    assert session.commit(str(target)).applied
+    status = (target / "big").stat()
+    assert status.st_size == (10 << 30) + 3
+    assert status.st_blocks * 512 < 1 << 20
+    session.run("printf more >> big")
+    assert session.commit(str(target)).written == ("big",)
+    (target / "big").write_text("edited")
+    session.run("printf most >> big")
+    assert session.commit(str(target)).conflicts == ("big",)
+
+
 # ---------------------------------------------------------------------------------------------- as somebody else
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import itertools
 import os
 import secrets
@@ -28,6 +29,7 @@ MAKING = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
 _CHUNK = 1 << 20
+_ZEROS = bytes(_CHUNK)
 _PULLED = ".pull-"
 _FEW = 64  # up to so many objects are synced one by one; more, and one syncfs(2) is cheaper
 
@@ -186,6 +188,21 @@ def same_content(one: int, other: int) -> bool:
             break
         at += len(here)
     return True
+
+
+def content_digest(fd: int) -> bytes:
+    """A digest of a file's content, piece by piece. Pieces of zeros count as the holes that they might be."""
+    size = os.fstat(fd).st_size
+    told = hashlib.sha256(size.to_bytes(8))
+    at = 0
+    while (at := _next_data(fd, at, size)) < size:
+        start = at - at % _CHUNK
+        piece = os.pread(fd, _CHUNK, start)
+        if piece != _ZEROS[: len(piece)]:
+            told.update(start.to_bytes(8))
+            told.update(piece)
+        at = start + _CHUNK
+    return told.digest()
 
 
 def _next_data(fd: int, at: int, size: int) -> int:
