@@ -21,7 +21,7 @@ from mulligan.history.lineage import Why, explain
 from mulligan.history.store import SessionRow, Store, default_home
 from mulligan.model.action import Action, LaunchContext
 from mulligan.model.change import Patch
-from mulligan.model.ids import ActionId, LayerId, shown
+from mulligan.model.ids import ActionId, LayerId, check_host_path, shown
 from mulligan.model.keys import ENV, parse_key
 from mulligan.model.plan import describe_failure
 from mulligan.model.tree import Tree
@@ -329,7 +329,7 @@ class Session:
         """Write the result below `guest` to a host folder, refusing (in the report) what changed there meanwhile."""
         with self._store.locked(self.name):
             row = self._row()
-            real = os.path.realpath(folder)
+            real = os.path.realpath(check_host_path(folder))
             after = self._tree_of(self._store.journal.chain(row.head))
             report = commit(folder, guest, self._before(row, real), after, self._opened, dry_run=dry_run)
             if report.applied:

@@ -229,6 +229,25 @@ def test_variables_that_are_no_text_are_handed_on_as_they_are(session: Session, 
     assert session.run('printf %s "$ARG"', env={"ARG": "\udc80\udcff"}).outcome.stdout == b"\x80\xff"
 
 
+@pytest.mark.parametrize("text", ["a\0b", "\ud800"])
+def test_text_that_no_program_or_path_can_hold_is_refused(session: Session, tmp_path: Path, text: str) -> None:
+    """A NUL, or half a character that stands for no bytes: one sentence wherever it is given, and nothing runs."""
+    attempts: list[Callable[[], object]] = [
+        lambda: session.run(f"echo {text}"),
+        lambda: session.run(["echo", text]),
+        lambda: session.run("true", env={"A": text}),
+        lambda: session.run("true", cwd=f"/{text}"),
+        lambda: session.files.read(f"/{text}"),
+        lambda: session.commit(f"{tmp_path}/{text}"),
+        lambda: Session.create("t", home=session.home, imports={f"{tmp_path}/{text}": "/workspace"}),
+        lambda: Session.create("t", home=session.home, env={"A": text}).run("true"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(UsageError):
+            attempt()
+    assert session.log() == []
+
+
 # ---------------------------------------------------------------------------------------------- from the host
 
 
@@ -286,10 +305,27 @@ def test_an_import_that_can_not_be_whole_is_refused(home: Path, tmp_path: Path) 
     assert upkeep.sessions(home) == []
 
 
-@pytest.mark.parametrize("target", ["/", "/proc/x", "/dev", "/sys/y", "/usr/local", "relative", "/workspace/../../etc/../proc"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/etc/passwd",
+        "/etc/passwd/x",
+        "/.mulligan",
+        "/bin/x",
+        "/w\0",
+        "/w\ud800",
+        "/",
+        "/proc/x",
+        "/dev",
+        "/sys/y",
+        "/usr/local",
+        "relative",
+        "/workspace/../../etc/../proc",
+    ],
+)
 def test_an_import_to_where_no_state_is_is_refused(home: Path, tmp_path: Path, target: str) -> None:
-    """The root, the kernel's folders and the host's read-only ones are no place to import to."""
-    with pytest.raises(UsageError, match="import to"):
+    """The root, files, the kernel's folders, ours and the host's read-only ones are no place to import to."""
+    with pytest.raises(UsageError):
         Session.create("s", home=home, imports={str(tmp_path): target})
     assert upkeep.sessions(home) == []
 

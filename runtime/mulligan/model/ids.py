@@ -1,13 +1,15 @@
 """Distinct types for things that could be swapped by mistake.
 
-Knows nothing else. `GuestPath` is a path as the action sees it, `HostPath` one on this machine; both are `str` in which
-bytes that are not UTF-8 stand as lone surrogates (PEP 383), so `os.fsencode` gives the exact bytes back.
+Knows nothing else but the errors. `GuestPath` is a path as the action sees it, `HostPath` one on this machine; both are
+`str` in which bytes that are not UTF-8 stand as lone surrogates (PEP 383), so `os.fsencode` gives the exact bytes back.
 """
 
 from __future__ import annotations
 
 import base64
 from typing import TYPE_CHECKING, NewType
+
+from mulligan.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,8 +29,18 @@ def guest_path(raw: bytes) -> GuestPath:
 
 
 def raw_path(path: str) -> bytes:
-    """The exact bytes of a path."""
-    return path.encode("utf-8", "surrogateescape")
+    """The exact bytes of a path or any other text. Raises UsageError for a str that stands for no bytes (U+D800 alone)."""
+    try:
+        return path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{path!r}: it holds half a character, which stands for no bytes") from error
+
+
+def check_host_path(path: str) -> str:
+    """The path itself, when the kernel can be given it. Raises UsageError."""
+    if b"\0" in raw_path(path):
+        raise UsageError(f"{path!r}: it holds a NUL byte, which no path can")
+    return path
 
 
 def is_utf8(path: str) -> bool:
@@ -67,7 +79,7 @@ def prefixes(path: str) -> list[str]:
 
 def folders_above(paths: Iterable[str]) -> set[str]:
     """Every folder on the way to these absolute normal paths, "/" included. Each is cut out once: paths may be deep."""
-    found = {"/"}
+    found: set[str] = set()
     for path in paths:
         at = parent(path)
         while at not in found:

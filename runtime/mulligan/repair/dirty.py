@@ -128,7 +128,7 @@ class Dirty:
         folders = [p for p, kinds in self._kinds.items() if _may_search(kinds) and (node := old.get(p)) and node.kind == "dir"]
         if not folders:
             return []
-        passed = folders_above(footprint.observed_paths())
+        passed = {"/"} | folders_above(footprint.observed_paths())
         hits: list[tuple[str, KeyKind]] = []
         for path in folders:
             if path in passed:

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mulligan.errors import NotFoundError, UsageError
-from mulligan.model.ids import join, prefixes, shown
+from mulligan.model.ids import check_host_path, join, prefixes, raw_path, shown
 from mulligan.model.layer import Entry
-from mulligan.sandbox.base import UNSTATEFUL
+from mulligan.model.own import is_state
 from mulligan.sandbox.stack import Stack, kind_of, read_xattrs
 from mulligan.sandbox.trees import FOLDER, READING, Parts, descriptor_path, open_below, opened, space_for
 from mulligan.sandbox.writing import LayerWriter
@@ -37,6 +37,10 @@ def import_folder(store: LayerStore, source: str, target: str, base: Base, below
     Raises NotFoundError, or UsageError naming what can't be read or carried along.
     """
     path = check_target(target, base)
+    check_host_path(source)
+    there = below.get(path)
+    if there is not None and there.kind != "dir":
+        raise UsageError(f"import to {shown(path)}: that is no folder in the base")
     try:
         top = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError as error:
@@ -57,12 +61,13 @@ def import_folder(store: LayerStore, source: str, target: str, base: Base, below
 
 def check_target(target: str, base: Base) -> str:
     """The normal form of a guest path to import to. Raises UsageError where nothing can be put."""
+    raw_path(target)
     path = os.path.normpath(target)
     if not target.startswith("/") or path == "/" or "\0" in target:
         raise UsageError(f"import to {shown(target)!r}: name an absolute folder inside, such as /workspace")
     path = "/" + path.lstrip("/")
-    if any(path == top or path.startswith(f"{top}/") for top in UNSTATEFUL):
-        raise UsageError(f"import to {shown(path)}: the kernel's own folders hold no state")
+    if not is_state(path):
+        raise UsageError(f"import to {shown(path)}: the kernel's own folders, and ours, hold no state")
     if base.bound(path) is not None or any(bind.startswith(f"{path}/") for _, bind in base.binds):
         raise UsageError(f"import to {shown(path)}: that is a read-only folder of the host")
     return path

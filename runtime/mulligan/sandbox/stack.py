@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mulligan.errors import NotFoundError, UsageError
-from mulligan.model.ids import BASE_LAYER, GuestPath, LayerId, join, parent, shown
+from mulligan.model.ids import BASE_LAYER, GuestPath, LayerId, join, parent, raw_path, shown
 from mulligan.model.layer import Entry, NodeKind
-from mulligan.sandbox.trees import FOLDER, PASSING, READING, descriptor_path
+from mulligan.sandbox.trees import FOLDER, PASSING, READING, descriptor_path, open_below, opened_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mulligan.sandbox.base import Base
     from mulligan.sandbox.layer import LayerStore
 
+JUST_HELD = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_SYMLINKS = 40  # as the kernel's MAXSYMLINKS
 OPAQUE = {False: "trusted.overlay.opaque", True: "user.overlay.opaque"}  # by rootless
 OVERLAY_XATTRS = ("trusted.overlay.", "user.overlay.")
@@ -147,7 +148,7 @@ class Stack:
     def see(self, path: str, *, follow: bool = False) -> Seen:
         """The object with its provider and its physical path. Raises NotFoundError."""
         with self._walk(path, follow=follow) as spot:
-            fd = os.open(spot.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=spot.holder)
+            fd = open_below(spot.holder, (spot.name,), JUST_HELD, ours=spot.provider != BASE_LAYER)
             try:
                 return Seen(spot.path, spot.provider, self._entry(fd, spot), spot.status.st_dev, spot.status.st_ino)
             finally:
@@ -184,7 +185,8 @@ class Stack:
         names: set[str] = set()
         hidden: set[str] = set()
         for layer, folder in spot.merged:
-            with contextlib.closing(_Open(os.open(".", FOLDER, dir_fd=folder))) as readable, os.scandir(readable.fd) as rows:
+            fd = open_below(folder, (".",), FOLDER, ours=layer != BASE_LAYER)
+            with contextlib.closing(_Open(fd)) as readable, os.scandir(readable.fd) as rows:
                 for row in rows:
                     if row.name in hidden:
                         continue
@@ -215,7 +217,7 @@ class Stack:
     @contextlib.contextmanager
     def _walk(self, path: str, *, follow: bool) -> Iterator[_Spot]:
         """Stand on the object at `path`. A symlink or a `..` starts again from the root with the physical path so far."""
-        if "\0" in path or not path.startswith("/"):
+        if b"\0" in raw_path(path) or not path.startswith("/"):
             raise UsageError(f"{shown(path)!r} is not an absolute path")
         links, rest = 0, path
         while True:
@@ -240,6 +242,17 @@ def _attempt(walk: _Walk, path: str, *, follow: bool, asked: str) -> tuple[str, 
         raise NotFoundError(f"{shown(asked)} does not exist in this state: a part of it is no folder") from error
     except OSError as error:  # EACCES of a folder that is closed to its owner too, ENAMETOOLONG
         raise UsageError(f"{shown(asked)}: {error.strerror}") from error
+
+
+def _look(folder: int, name: str, *, ours: bool) -> os.stat_result:
+    """The name itself in an open folder. A layer's folder may have been closed to its owner, and be open in a later layer."""
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except PermissionError:
+        if not ours or os.geteuid() == 0:
+            raise
+    with opened_up(descriptor_path(folder)):
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
 
 class _Open:
@@ -300,7 +313,7 @@ class _Walk:
         found: _Spot | None = None
         for layer, folder in self.spot.merged:
             try:
-                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                status = _look(folder, name, ours=layer != BASE_LAYER)
             except FileNotFoundError:
                 continue
             if layer != BASE_LAYER and is_whiteout(status):
@@ -308,7 +321,7 @@ class _Walk:
             if not stat.S_ISDIR(status.st_mode):
                 found = found or _Spot(path, layer, folder, name, status, merged)
                 break
-            fd = os.open(name, PASSING, dir_fd=folder)
+            fd = open_below(folder, (name,), PASSING, ours=layer != BASE_LAYER)
             keep.append(fd)
             merged.append((layer, fd))
             found = found or _Spot(path, layer, folder, name, status, merged)
