@@ -44,18 +44,18 @@ class Story:
 
     def planned(self, plan: Plan, records: Sequence[Record]) -> None:
         """Tell the plan."""
-        from mulligan.cli.repair import steps_table  # noqa: PLC0415 - not needed for --help
+        from mulligan.cli.repair import steps_table, texts_of  # noqa: PLC0415 - not needed for --help
 
         if not self._quiet:
-            steps_table(plan.steps, lambda step: step.kind.replace("_", " "), records, what=False)
+            steps_table(plan.steps, lambda step: step.kind.replace("_", " "), texts_of(records), what=False)
 
     def repaired(self, report: Report, before: Sequence[Record], after: Sequence[Record]) -> None:
         """Tell what was kept and what ran again."""
-        from mulligan.cli.repair import outcome_word, steps_table  # noqa: PLC0415 - not needed for --help
+        from mulligan.cli.repair import outcome_word, steps_table, texts_of  # noqa: PLC0415 - not needed for --help
 
         self.report = report
         if not self._quiet:
-            steps_table(report.plan.steps, lambda step: outcome_word(report, step, before, after), after, what=False)
+            steps_table(report.plan.steps, lambda step: outcome_word(report, step, before, after), texts_of(after), what=False)
 
 
 @click.command("demo", epilog=example("mulligan demo"))

@@ -11,6 +11,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from mulligan.cli.render import echo
 from mulligan.model.ids import b64, is_utf8, shown
 
 if TYPE_CHECKING:
@@ -191,16 +192,18 @@ def plan_json(plan: Plan) -> Json:
         "cut_off": [],
         "diverged": [],
         "failed": [],
+        "failures": [],
         "effects": [],
         "head": str(plan.head),
     }
 
 
 def report_json(report: Report) -> Json:
-    """What `repair --json` prints."""
+    """What `repair --json` prints. `failures`: what failed, as `run --json` tells it; in no history unless applied."""
     out = plan_json(report.plan)
     for name in ("ran", "kept", "dropped", "cut_off", "diverged", "failed"):
         out[name] = list(getattr(report, name))
+    out["failures"] = [run_json(record, report.plan.session) for record in report.failures]
     put_all(out, "effects", report.effects)
     out["applied"] = report.applied
     out["head"] = str(report.head)
@@ -210,4 +213,4 @@ def report_json(report: Report) -> Json:
 
 def print_json(value: object) -> None:
     """Print a value: indented for a person on a terminal, else on one line."""
-    print(json.dumps(value, indent=2 if sys.stdout.isatty() else None))
+    echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None))

@@ -13,7 +13,7 @@ from mulligan.cli.progress import Progress
 from mulligan.errors import HostError, NotFoundError, RepairFailedError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from mulligan.model.change import Change
     from mulligan.model.ids import ActionId
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 REASONS_SHOWN = 3
 WHAT_WIDTH = 48
+FAILURE_LINES = 10  # of a failed action's stderr
 
 _SAYINGS = {
     "changed": "is changed itself",
@@ -88,18 +89,18 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
             if as_json:
                 caller.print_json(plan_json(plan))
             else:
-                _tell_plan(plan, before)
+                _tell_plan(plan, before, dict(replace))
             return
         with Progress("repairing") as progress:
             report = opened.apply(plan, keep_going=keep_going, progress=telling(progress))
         if as_json:
             caller.print_json(report_json(report))
         else:
-            _tell_report(report, before, opened.log())
+            _tell_report(report, before, opened.log(), dict(replace))
     if not report.applied:
         raise RepairFailedError(
-            f"{', '.join(report.failed) or 'a replayed action'} failed, so the repair was not applied",
-            remedy="the session stands where it stood; --keep-going applies it all the same",
+            f"{_failed(report) or 'a replayed action failed'}, so the repair was not applied and nothing was changed",
+            remedy="mend the change, or apply it all the same with --keep-going",
         )
 
 
@@ -141,44 +142,41 @@ def _content(file: str) -> bytes:
         raise HostError(f"cannot read {file!r}: {error.strerror}") from error
 
 
-def say(reason: Reason) -> str:
-    """One reason of a plan, for a person."""
-    parts = [reason.note or _SAYINGS[reason.kind]]
-    if reason.key:
-        parts.append(reason.key)
-    if reason.source:
-        parts.append(f"(by {reason.source})")
-    return " ".join(parts)
-
-
 def say_all(reasons: Sequence[Reason], shown: int = REASONS_SHOWN) -> str:
-    """The first reasons, and how many more there are."""
-    said = "; ".join(say(r) for r in reasons[:shown])
+    """The first reasons of a step for a person, those of one kind told together, and how many more there are."""
+    told: dict[str, list[str]] = {}
+    for reason in reasons[:shown]:
+        witness = " ".join(filter(None, (reason.key, f"(by {reason.source})" if reason.source else "")))
+        told.setdefault(reason.note or _SAYINGS[reason.kind], []).append(witness)
+    said = "; ".join(f"{saying} {', '.join(filter(None, witnesses))}".rstrip() for saying, witnesses in told.items())
     return f"{said} (+{len(reasons) - shown} more)" if len(reasons) > shown else said
 
 
-def steps_table(steps: Iterable[Step], words: Callable[[Step], str], records: Sequence[Record], *, what: bool = True) -> None:
+def steps_table(steps: Iterable[Step], words: Callable[[Step], str], texts: Mapping[str, str], *, what: bool = True) -> None:
     """Print one row per action of a plan: what happens to it, why, and (with `what`) what it is."""
     from mulligan.cli.render import clip, table  # noqa: PLC0415 - not needed for --help
 
-    texts = {r.id: r.action.text for r in records}
     rows = [
         (
             step.action,
             words(step),
-            say_all(step.because) or "nothing it relied on changed",
-            clip(texts.get(step.action, ""), WHAT_WIDTH),
+            *([clip(texts.get(step.action, ""), WHAT_WIDTH)] if what else []),
+            say_all(step.because) or "nothing it relied on changed",  # last: it may be long, and a pipe gets full width
         )
         for step in steps
     ]
-    headers = ("ACTION", "STEP", "BECAUSE", "WHAT")
-    table(headers if what else headers[:-1], rows if what else [row[:-1] for row in rows])
+    table(("ACTION", "STEP", *(["WHAT"] if what else []), "BECAUSE"), rows)
 
 
-def _tell_plan(plan: Plan, records: Sequence[Record]) -> None:
+def texts_of(records: Sequence[Record]) -> dict[str, str]:
+    """What each action is, by its id."""
+    return {r.id: r.action.text for r in records}
+
+
+def _tell_plan(plan: Plan, records: Sequence[Record], new_texts: Mapping[str, str]) -> None:
     from mulligan.cli.render import echo  # noqa: PLC0415 - not needed for --help
 
-    steps_table(plan.steps, lambda step: step.kind.replace("_", " "), records)
+    steps_table(plan.steps, lambda step: step.kind.replace("_", " "), {**texts_of(records), **new_texts})
     counts = [f"{len(plan.of(kind))} {word}" for kind, word in _KINDS if plan.of(kind)]
     echo(f"dry run: {', '.join(counts)}; nothing was changed")
 
@@ -192,23 +190,42 @@ _KINDS: Sequence[tuple[StepKind, str]] = (
 
 
 def outcome_word(report: Report, step: Step, before: Sequence[Record], after: Sequence[Record]) -> str:
-    """What a repair did with one action, in a word or two; how it ends now where it ended otherwise before."""
+    """What a repair did with one action, in a word or two; how it ends now where that is news or a failure."""
     from mulligan.cli.history import status_word  # noqa: PLC0415 - not needed for --help
 
     if step.action in report.dropped:
         return "dropped"
     if step.action in report.ran:
-        was, now = ({r.id: status_word(r) for r in records}.get(step.action) for records in (before, after))
-        if step.action in report.diverged and was and now and was != now:
+        was, now = (
+            {r.id: status_word(r) for r in records}.get(step.action) for records in (before, [*after, *report.failures])
+        )
+        if step.action in {*report.diverged, *report.failed} and was and now and was != now:
             return f"ran: {was} -> {now}"
+        if now not in {None, "ok", "patch"}:
+            return f"ran: {now} again"
         return "ran: failed" if step.action in report.failed else "ran"
     return "kept (cut off)" if step.action in report.cut_off else "kept"
 
 
-def _tell_report(report: Report, before: Sequence[Record], after: Sequence[Record]) -> None:
-    from mulligan.cli.render import echo  # noqa: PLC0415 - not needed for --help
+def _failed(report: Report) -> str:
+    """Which actions failed, and how the first of them did that is known."""
+    from mulligan.cli.history import status_word  # noqa: PLC0415 - not needed for --help
 
-    steps_table(report.plan.steps, lambda step: outcome_word(report, step, before, after), after)
+    ends = {r.id: f" ({status_word(r)})" for r in report.failures}
+    named = ", ".join(f"{action}{ends.get(action, '')}" for action in report.failed)
+    return f"{named} failed" if named else ""
+
+
+def _tell_report(report: Report, before: Sequence[Record], after: Sequence[Record], new_texts: Mapping[str, str]) -> None:
+    from mulligan.cli.render import block, echo  # noqa: PLC0415 - not needed for --help
+
+    texts = {**texts_of(before), **new_texts, **(texts_of(after) if report.applied else {})}
+    steps_table(report.plan.steps, lambda step: outcome_word(report, step, before, after), texts)
+    for record in report.failures:  # what failed is in no history when the repair was not applied: this is where it is seen
+        said = block(record.stderr).splitlines()[-FAILURE_LINES:]
+        echo(f"{record.id} failed; the end of its stderr:" if said else f"{record.id} failed and said nothing on stderr")
+        for line in said:
+            echo(f"  {line}")
     done = "applied" if report.applied else "not applied"
     echo(
         f"repair {done}: {len(report.ran)} ran, {len(report.kept)} kept, {len(report.dropped)} dropped, {report.seconds:.2f} s"
