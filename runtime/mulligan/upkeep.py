@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mulligan.history.store import SessionRow, Store, default_home
+from mulligan.history.store import Store, default_home
 from mulligan.sandbox.layer import LayerStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 
@@ -23,10 +23,22 @@ def remove(name: str, home: Path | None = None) -> None:
         store.remove(name)
 
 
-def sessions(home: Path | None = None) -> list[SessionRow]:
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A session of a store: how many actions its present history has, and what it stands on."""
+
+    name: str
+    actions: int
+    base: Mapping[str, Any]
+    head: int
+    created_ns: int
+
+
+def sessions(home: Path | None = None) -> list[SessionInfo]:
     """All sessions of a store, by name."""
     with Store.open(home or default_home(os.environ)) as store:
-        return store.sessions()
+        rows = store.sessions()
+        return [SessionInfo(r.name, store.journal.length(r.head), r.base, r.head, r.created_ns) for r in rows]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -103,6 +103,73 @@ def test_other_schema(home: Path) -> None:
                 db.execute(f"UPDATE {table} SET value = '999' WHERE key LIKE '%schema%'")
     db.close()
     expect(mulligan(home, "log", "-s", "s"), errors.SchemaVersionError, "999")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"timeout": 0}, {"timeout": float("inf")}, {"timeout": float("nan")}, {"timeout": 1e300}, {"env": {"A": 1}},
+        {"env": {"A=B": "x"}}, {"env": {"": "x"}}, {"env": {"A": "\0"}}, {"labels": "one"}, {"reads": "out:a1"},
+        {"command": ["echo", 5]}, {"command": "echo a\0b"}, {"command": []},
+    ],
+)  # fmt: skip
+def test_a_call_that_makes_no_sense(home: Path, asked: dict[str, Any]) -> None:
+    """Python's callers get one sentence, too, and nothing runs."""
+    with Session.create("s", home=home) as session:
+        with pytest.raises(errors.UsageError):
+            session.run(**{"command": "true", **asked})
+        assert session.log() == []
+
+
+def test_a_store_may_be_named_by_a_text(home: Path) -> None:
+    """`home` is a path or its text."""
+    with Session.create("s", home=str(home)):
+        pass
+    with Session.open("s", home=str(home)) as session:
+        assert session.home == home
+
+
+def test_what_why_does_not_know(home: Path, tmp_path: Path) -> None:
+    """A path that nothing made and that is not there is refused; what was imported is there. A key stands for its path."""
+    (tmp_path / "in").write_text("x")
+    with Session.create("s", home=home, imports={str(tmp_path): "/workspace"}) as session:
+        assert session.imports == {str(tmp_path): "/workspace"}
+        with pytest.raises(errors.NotFoundError, match="nope"):
+            session.why("nope")
+        assert "no action" in str(session.why("in"))
+        session.run("cat in")
+        assert str(session.why("dat:/workspace/in")) == str(session.why("in"))
+
+
+def test_ps_counts_the_present_history(home: Path) -> None:
+    """An action that was rolled back, or is in a branch only, is not counted."""
+    with Session.create("s", home=home) as session:
+        for _ in range(3):
+            session.run("true")
+        with session.branch("b", at="a2"):
+            session.rollback("a1")
+    assert [(row["session"], row["actions"]) for row in json.loads(mulligan(home, "ps", "--json").stdout)] == [
+        ("b", 2),
+        ("s", 1),
+    ]
+
+
+def test_commit_to_a_folder_that_is_not_there(home: Path, tmp_path: Path) -> None:
+    """The folder is named, and what to do."""
+    Session.create("s", home=home).close()
+    expect(mulligan(home, "commit", "-s", "s", str(tmp_path / "nope")), errors.NotFoundError, "nope", "make it first")
+
+
+def test_an_output_that_nobody_reads(home: Path) -> None:
+    """The action goes on and is recorded whole, and the command says so rather than seeming to hang."""
+    Session.create("s", home=home).close()
+    command = f"'{sys.executable}' -m mulligan run -s s -n -c 'seq 100000; touch done' | head -1"
+    env = {**os.environ, "MULLIGAN_HOME": str(home)}
+    done = subprocess.run(["bash", "-c", command], capture_output=True, env=env, check=False, timeout=60)
+    assert done.stdout == b"1\n"
+    assert b"nobody reads it any more; the action runs on" in done.stderr
+    with Session.open("s", home=home) as session:
+        assert session.files.exists("done")
 
 
 def test_hostile_names(home: Path) -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import sys
 import types
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import mulligan
 from mulligan import errors
 from mulligan.cli import main as cli
+from mulligan.cli.repair import outcome_word, say_all
 from mulligan.model.action import Action, LaunchContext, Outcome
 from mulligan.model.change import Drop, Patch, Replace, Rerun
 from mulligan.model.footprint import Footprint
@@ -37,6 +39,7 @@ class FakeSession:
     asked: ClassVar[list[tuple]] = []
     outcome = Outcome(0, None)
     report_applied = True
+    imports: ClassVar[dict[str, str]] = {}
 
     def __init__(self, name):
         self.name = name
@@ -86,8 +89,11 @@ class FakeSession:
         """A report."""
         self.asked.append(("apply", keep_going))
         progress(ActionId("a1"), "rerun", 1, 1)
-        failed = () if self.report_applied else (ActionId("a1"),)
-        return Report(plan, applied=self.report_applied, ran=(ActionId("a1"),), failed=failed, head=5)
+        failures = () if self.report_applied else (a_record(Outcome(4, None, stderr=b"one\n\x1b[31mtwo\n"), "other"),)
+        failed = tuple(r.id for r in failures)
+        return Report(
+            plan, applied=self.report_applied, ran=(ActionId("a1"),), failed=failed, failures=failures, diverged=failed, head=5
+        )
 
 
 @pytest.fixture
@@ -155,6 +161,21 @@ def test_the_default_session_is_made_on_first_use(fake, tmp_path, monkeypatch):
     assert [(c[1], c[2]["imports"]) for c in created] == [("default", {str(tmp_path): "/workspace"})]
 
 
+def test_the_default_session_says_what_it_holds(fake, tmp_path, monkeypatch, capsys):
+    """It is told when it is made, and when it is used from a folder that it is no copy of; a named one is not."""
+    inside, other = tmp_path / "p1" / "sub", tmp_path / "p2"
+    inside.mkdir(parents=True)
+    other.mkdir()
+    monkeypatch.chdir(inside.parent)
+    assert cli.main(["run", "-c", "x"], {}) == 0
+    assert f"{tmp_path}/p1 was copied to /workspace" in capsys.readouterr().err
+    monkeypatch.setattr(fake, "imports", {str(inside.parent): "/workspace"})
+    for folder, args, told in ((inside, [], False), (other, [], True), (other, ["-s", "default"], False)):
+        monkeypatch.chdir(folder)
+        assert cli.main(["run", *args, "-c", "x"], {}) == 0
+        assert ("not of this folder" in capsys.readouterr().err) is told
+
+
 def test_the_default_session_never_swallows_a_home_folder(fake, tmp_path, monkeypatch):
     """In a home folder or at / nothing is imported unasked: it would copy keys and everything else."""
     for folder in (tmp_path, "/"):
@@ -218,13 +239,73 @@ def test_a_repair_that_was_not_applied_fails(fake, monkeypatch, capsys):
     out, err = capsys.readouterr()
     assert "repair not applied" in out
     assert "--keep-going" in err
+    assert "a1 (exit 4) failed" in err
+    assert "ran: ok -> exit 4" in out
+    assert "  one\n  \\x1b[31mtwo\n" in out  # what failed is in no history: this is where its words are seen
 
 
 def test_a_repair_that_was_not_applied_prints_one_json_value(fake, monkeypatch, capsys):
     """With --json stdout is one JSON value, whatever happened."""
     monkeypatch.setattr(fake, "report_applied", False)
     assert cli.main(["repair", "-s", "job", "--drop", "a1", "--json"], {}) == errors.RepairFailedError.exit_code
-    assert json.loads(capsys.readouterr().out)["failed"] == ["a1"]
+    out = json.loads(capsys.readouterr().out)
+    assert out["failed"] == ["a1"]
+    assert (out["failures"][0]["exit_code"], out["failures"][0]["stderr"]) == (4, "one\n\x1b[31mtwo\n")
+
+
+def test_a_plan_shows_the_replacement(fake, capsys):
+    """A dry run names what a replaced action is to be, not what it was."""
+    assert cli.main(["repair", "-s", "job", "--replace", "a1", "the new text", "--dry-run"], {}) == 0
+    assert "the new text" in capsys.readouterr().out
+
+
+def test_reasons_of_one_kind_are_told_together():
+    """The saying stands once, before all its witnesses."""
+    reasons = [Reason("launch", "env:A", "a1"), Reason("read_changed", "dat:/x", "a2"), Reason("launch", "env:B", "a1")]
+    told = "is launched with another env:A (by a1), env:B (by a1); saw another value of dat:/x (by a2)"
+    assert say_all(reasons) == told
+    assert say_all([*reasons, Reason("incomplete")]).endswith("(+1 more)")
+
+
+@pytest.mark.parametrize(("was", "now", "word"), [(0, 0, "ran"), (1, 1, "ran: exit 1 again"), (1, 0, "ran: exit 1 -> ok")])
+def test_a_replay_that_fails_as_before_is_told(was, now, word):
+    """A repair is not taken for a cure while an action goes on failing."""
+    step = Step(ActionId("a1"), "must_rerun")
+    diverged = (step.action,) if was != now else ()
+    report = Report(Plan("job", 1, (), (step,)), applied=True, ran=(step.action,), diverged=diverged)
+    assert outcome_word(report, step, [a_record(Outcome(was, None))], [a_record(Outcome(now, None))]) == word
+
+
+def test_log_shows_labels_where_there_are_any(fake, monkeypatch, capsys):
+    """A column of labels appears with the first label."""
+    assert cli.main(["log", "-s", "job"], {}) == 0
+    assert "LABELS" not in capsys.readouterr().out
+    record = a_record(Outcome(0, None))
+    labelled = replace(record, action=replace(record.action, labels=("nightly", "x\n")))
+    monkeypatch.setattr(fake, "log", lambda _self: [labelled])
+    assert cli.main(["log", "-s", "job"], {}) == 0
+    assert r"nightly x\n" in capsys.readouterr().out
+
+
+def test_show_tells_the_work_before_the_system(fake, monkeypatch, capsys):
+    """Among more paths than are shown, those of the work come first; so does what was handed on."""
+    record = a_record(Outcome(0, None))
+    saw = frozenset({f"/usr/lib/{n:03}" for n in range(30)} | {"/workspace/in.csv", "/data/x"})
+    shown = replace(record, footprint=replace(record.footprint, saw=saw), handoff=LaunchContext({"A": "1"}, "/w"))
+    monkeypatch.setattr(fake, "record", lambda _self, _action: shown, raising=False)
+    assert cli.main(["show", "-s", "job", "a1"], {}) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = lines.index("saw (32)")
+    assert lines[start + 1 : start + 3] == ["  /data/x", "  /workspace/in.csv"]
+    assert lines[-3:] == ["handed on (2)", "  A=1", "  PWD=/w"]
+
+
+def test_the_default_session_is_named_when_it_is_missing(fake, capsys):
+    """A command without -s says which session it looked for, and how to name another."""
+    assert cli.main(["log"], {}) == errors.NotFoundError.exit_code
+    err = capsys.readouterr().err
+    assert "no session default" in err
+    assert "-s" in err
 
 
 @pytest.mark.parametrize("patch", ["no-equals", "=file", "/x=", "/x=/no/such/file", "/x=/"])

@@ -85,6 +85,35 @@ def test_bad_options_are_usage_errors_not_pythons_2(capsys):
         assert err.startswith("mulligan: ")
 
 
+@pytest.mark.parametrize(("args", "command"), [(["repair", "--replace", "a1"], "repair"), (["run", "-c"], "run")])
+def test_an_option_that_lacks_its_value_names_the_help_of_its_command(args, command, capsys):
+    """The help that is named is the one that describes the option."""
+    assert cli.main(args, {}) == errors.UsageError.exit_code
+    assert f"see `mulligan {command} --help`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("args", [["--version"], ["ps"], ["ps", "--json"]])
+def test_a_full_disk_behind_stdout_is_told_as_that(args, unbuffered, tmp_path):
+    """It is not taken for the store's disk, and nothing complains a second time at exit."""
+    env = {**os.environ, "MULLIGAN_HOME": str(tmp_path / "home"), "PYTHONUNBUFFERED": unbuffered}
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "mulligan", *args]
+        done = subprocess.run(command, env=env, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == errors.DiskFullError.exit_code
+    assert done.stderr == "mulligan: write to stdout: No space left on device; send the output elsewhere\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_error(closed, tmp_path):
+    """What the caller closed is as if it led nowhere."""
+    env = {**os.environ, "MULLIGAN_HOME": str(tmp_path / "home")}
+    done = subprocess.run(
+        f"exec '{sys.executable}' -m mulligan ps {closed}", shell=True, env=env, check=False, capture_output=True
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_with_json_a_failure_is_an_object_on_stdout(tmp_path, capsys):
     """With --json a caller can tell Mulligan's failure from an action's status: it is an `error` object."""
     status = cli.main(["repair", "--json"], {"MULLIGAN_HOME": str(tmp_path)})

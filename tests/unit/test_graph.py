@@ -102,9 +102,33 @@ def test_why_of_a_path(story):
     story.act(missed=["/w/b"])
     assert explain(story.records, "/w/b", story.bottom).lines == (
         "/w/b", "  a1 made it", "  a2 relied on it as of a1, dat:/w/b", "  a3 removed it",
-        "  a4 relied on it as of a3, ent:/w/b",
+        "  a4 found it missing as of a3, ent:/w/b",
     )  # fmt: skip
     assert "no action" in str(explain(story.records, "/w/zz", story.bottom))
+
+
+def test_why_of_a_variable(story):
+    """It tells who set it to what, and who was launched with whose value; PWD is the working folder."""
+    story.act(env={"A": "1"}, cwd="/w/d")
+    story.act()
+    story.act(env={"A": "2\n"})
+    assert explain(story.records, "env:A").lines == (
+        "env:A", "  a1 set it to 1", "  a2 was launched with it as of a1", "  a3 was launched with it as of a1",
+        r"  a3 set it to 2\n",
+    )  # fmt: skip
+    assert "  a1 set it to /w/d" in explain(story.records, "env:PWD").lines
+    with pytest.raises(NotFoundError, match="env:B"):
+        explain(story.records, "env:B")
+
+
+def test_writers_are_told_in_the_order_of_history(story):
+    """a10 comes after a2, in the text and in what an action relied on."""
+    for n in range(1, 12):
+        story.act({f"/w/{n}": b"1"})
+    story.act(saw=["/w/2", "/w/10", "/w/11"])
+    drawn = [line.split()[1] for line in text(build_graph(story.records, story.bottom)).splitlines()[-3:]]
+    told = [line.split()[2] for line in explain(story.records, "a12", story.bottom).lines[1:]]
+    assert drawn == told == ["a2", "a10", "a11"]
 
 
 def test_why_of_nothing(story):

@@ -12,7 +12,7 @@ from mulligan.cli.options import Caller, example, json_option, pass_caller, sess
 from mulligan.model.ids import join, raw_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from mulligan.model.record import Record
     from mulligan.model.tree import Node
@@ -23,6 +23,7 @@ WORKSPACE = "/workspace"
 OUTPUT_SHOWN = 4000  # bytes of stdout and stderr that `show` prints; --json has all of them
 PATHS_SHOWN = 20
 COMMAND_WIDTH = 72
+SYSTEM = ("/usr/", "/etc/", "/bin", "/lib", "/sbin", "/opt/", "/proc/", "/dev/", "/sys/", "/root/", "/home/")
 
 
 @click.command("log", epilog=example("mulligan log -s job"))
@@ -43,6 +44,7 @@ def log_command(caller: Caller, session: str | None, label: str | None, as_json:
     if not records:
         echo("no action yet; `mulligan run -c TEXT` makes one")
         return
+    labelled = any(r.action.labels for r in records)
     rows = [
         (
             r.id,
@@ -50,11 +52,12 @@ def log_command(caller: Caller, session: str | None, label: str | None, as_json:
             milliseconds(r.outcome.duration_ms),
             str(len(reads_of(r.footprint))) + ("" if r.footprint.complete else "?"),
             str(len(r.footprint.wrote | r.footprint.removed)),
+            *([" ".join(r.action.labels)] if labelled else []),
             clip(escape(r.action.text), COMMAND_WIDTH),
         )
         for r in records
     ]
-    table(("ACTION", "STATUS", "TIME", "READS", "WRITES", "WHAT"), rows)
+    table(("ACTION", "STATUS", "TIME", "READS", "WRITES", *(["LABELS"] if labelled else []), "WHAT"), rows)
 
 
 def status_word(record: Record) -> str:
@@ -64,6 +67,13 @@ def status_word(record: Record) -> str:
     if record.outcome.timed_out:
         return "timeout"
     return "ok" if record.outcome.ok else record.outcome.signal or f"exit {record.exit_code}"
+
+
+def handed_on(record: Record) -> dict[str, str | None]:
+    """What the action changed of the environment (None: unset it) and working directory (PWD) that the next one gets."""
+    before, after = record.launch.env, record.handoff.env
+    out = {name: after.get(name) for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    return {**out, "PWD": record.handoff.cwd} if record.handoff.cwd != record.launch.cwd else out
 
 
 @click.command("show", epilog=example("mulligan show a3 --json"))
@@ -109,7 +119,7 @@ def _show(record: Record, paths_shown: int) -> None:
         if value:
             echo(f"{name:<11}{escape(value)}")
     for name in PATH_SETS:
-        paths = sorted(getattr(footprint, name))
+        paths = sorted(getattr(footprint, name), key=_telling)
         if paths:
             echo(f"{name} ({len(paths)})")
             for path in paths[:paths_shown]:
@@ -118,6 +128,15 @@ def _show(record: Record, paths_shown: int) -> None:
                 echo(f"  … {len(paths) - paths_shown} more; --all names them")
     for peer in footprint.connected:
         echo(f"{peer.op} {escape(peer.family)} {escape(peer.address)} port {peer.port}" + (" (failed)" if peer.errno else ""))
+    variables: tuple[tuple[str, Mapping[str, str | None]], ...] = (
+        ("env", {**footprint.launch_env}),
+        ("handed on", handed_on(record)),
+    )
+    for name, values in variables:
+        if values:
+            echo(f"{name} ({len(values)})")
+            for variable, now in sorted(values.items()):
+                echo(f"  {escape(variable)} is unset" if now is None else f"  {escape(variable)}={escape(now)}")
     for name, data in (("stdout", outcome.stdout), ("stderr", outcome.stderr)):
         if data:
             cut = f" (first {OUTPUT_SHOWN} of {len(data)} bytes)" if len(data) > OUTPUT_SHOWN else ""
@@ -125,13 +144,21 @@ def _show(record: Record, paths_shown: int) -> None:
             echo("".join(f"  {line}" for line in block(data[:OUTPUT_SHOWN]).splitlines(keepends=True)).rstrip("\n"))
 
 
-@click.command("why", epilog="\b\nExamples:\n  mulligan why a4\n  mulligan why /workspace/out.csv")
+def _telling(path: str) -> tuple[bool, str]:
+    """Order of paths for a person: those of the work before the many of the system that every program reads."""
+    return path.startswith(SYSTEM), path
+
+
+@click.command("why", epilog="\b\nExamples:\n  mulligan why a4\n  mulligan why /workspace/out.csv\n  mulligan why env:ALPHA")
 @session_option
-@click.argument("target", metavar="ACTION|PATH")
+@click.argument("target", metavar="ACTION|PATH|env:NAME")
 @json_option
 @pass_caller
 def why_command(caller: Caller, session: str | None, target: str, as_json: bool) -> None:
-    """Say which earlier actions an action relied on, and by which paths; or which actions made a path what it is."""
+    """Say which earlier actions an action relied on, and by which keys; or what made a path or a variable what it is.
+
+    A key is KIND:NAME, such as dat:/workspace/a (a file's content); the README lists the kinds.
+    """
     from mulligan.cli.jsonview import print_json  # noqa: PLC0415 - not needed for --help
     from mulligan.cli.render import echo, escape  # noqa: PLC0415
 
@@ -150,7 +177,7 @@ def why_command(caller: Caller, session: str | None, target: str, as_json: bool)
 @json_option
 @pass_caller
 def graph_command(caller: Caller, session: str | None, form: str, as_json: bool) -> None:
-    """Draw the graph of the session's actions: who relied on what somebody else wrote."""
+    """Draw the graph of the session's actions: which relied on what another one wrote."""
     from mulligan.cli.jsonview import print_json  # noqa: PLC0415 - not needed for --help
     from mulligan.cli.render import block, echo  # noqa: PLC0415
     from mulligan.history import graph as drawing  # noqa: PLC0415
@@ -166,8 +193,8 @@ def graph_command(caller: Caller, session: str | None, form: str, as_json: bool)
 
 @click.command("diff", epilog="\b\nExamples:\n  mulligan diff a3       what a3 changed\n  mulligan diff a1 a3    from a1 to a3")
 @session_option
-@click.argument("a", metavar="A", required=False)
-@click.argument("b", metavar="B", required=False)
+@click.argument("a", metavar="[A", required=False)
+@click.argument("b", metavar="[B]]", required=False)
 @json_option
 @pass_caller
 def diff_command(caller: Caller, session: str | None, a: str | None, b: str | None, as_json: bool) -> None:
@@ -246,7 +273,7 @@ def cat_command(caller: Caller, session: str | None, path: str, as_json: bool) -
     Its exact bytes go to a pipe or a file; on a terminal what does not print is escaped.
     """
     from mulligan.cli.jsonview import Json, print_json, put, put_bytes  # noqa: PLC0415 - not needed for --help
-    from mulligan.cli.render import block, write_exactly  # noqa: PLC0415
+    from mulligan.cli.render import block, write_exactly, writing_out  # noqa: PLC0415
 
     where = _absolute(path)
     with caller.open(session) as opened:
@@ -257,9 +284,11 @@ def cat_command(caller: Caller, session: str | None, path: str, as_json: bool) -
         put_bytes(out, "content", data)
         print_json(out)
     elif sys.stdout.isatty():
-        sys.stdout.write(block(data))
+        with writing_out():
+            sys.stdout.write(block(data))
     else:
-        write_exactly(data)
+        with writing_out():
+            write_exactly(data)
 
 
 @click.command("ls", epilog=example("mulligan ls -l /workspace"))

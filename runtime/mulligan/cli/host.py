@@ -14,8 +14,8 @@ from mulligan.errors import ConflictError, HostError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mulligan.history.store import SessionRow
     from mulligan.sandbox.hosts import HostFeatures
+    from mulligan.upkeep import SessionInfo
 
 CONFLICTS_NAMED = 3
 
@@ -35,7 +35,8 @@ def commit_command(
 ) -> None:
     """Write what the session changed under /workspace to the host folder DIR.
 
-    A file that was edited on the host since its import is a conflict: then nothing at all is written.
+    What the session did not change is left as it is on the host. A file that both the session and somebody on the host
+    changed since the import (or the last commit) is a conflict: then nothing at all is written.
     """
     from mulligan.cli.jsonview import Json, put_all  # noqa: PLC0415 - not needed for --help
     from mulligan.cli.render import echo, escape  # noqa: PLC0415
@@ -52,7 +53,11 @@ def commit_command(
             for path in paths:
                 echo(f"{mark} {escape(path)}")
         done = "committed" if report.applied else "dry run" if dry_run else "nothing was written"
-        echo(f"{done}: {len(report.written)} written, {len(report.removed)} removed, {len(report.conflicts)} conflicts")
+        would = "" if report.applied else " to be"
+        echo(
+            f"{done}: {len(report.written)}{would} written, {len(report.removed)}{would} removed,"
+            f" {_count(len(report.conflicts), 'conflict')}"
+        )
     if report.conflicts:
         named = ", ".join(report.conflicts[:CONFLICTS_NAMED])
         more = len(report.conflicts) - CONFLICTS_NAMED
@@ -75,20 +80,24 @@ def ps_command(caller: Caller, as_json: bool) -> None:
     if as_json:
         print_json([_row_json(r) for r in rows])
     elif rows:
-        cells = [(r.name, str(r.next_action - 1), _base(r.base), _day(r.created_ns)) for r in rows]
+        cells = [(r.name, str(r.actions), _base(r.base), _day(r.created_ns)) for r in rows]
         table(("SESSION", "ACTIONS", "BASE", "CREATED"), cells)
     else:
         echo("there is no session yet; `mulligan new NAME` makes one")
 
 
-def _row_json(row: SessionRow) -> dict[str, Any]:
+def _row_json(row: SessionInfo) -> dict[str, Any]:
     return {
         "session": row.name,
-        "actions": row.next_action - 1,
+        "actions": row.actions,
         "base": _base(row.base),
         "head": str(row.head),
         "created_ns": row.created_ns,
     }
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _base(base: Mapping[str, Any]) -> str:
@@ -131,8 +140,8 @@ def gc_command(caller: Caller, dry_run: bool, as_json: bool) -> None:
     if as_json:
         print_json({"layers": report.layers, "records": report.records, "bytes": report.bytes, "applied": not dry_run})
     else:
-        freed = "would be freed" if dry_run else "freed"
-        echo(f"{report.layers} layers and {report.records} records, {size(report.bytes)}: {freed}")
+        freed = f"{_count(report.layers, 'layer')} and {_count(report.records, 'record')} of actions ({size(report.bytes)})"
+        echo(f"would free {freed}" if dry_run else f"freed {freed}")
 
 
 @click.command("doctor", epilog=example("mulligan doctor"))

@@ -13,11 +13,13 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mulligan.cli.options import Caller
+from mulligan.cli.render import echo, writing_out
 from mulligan.errors import DiskFullError, InternalError, InterruptedRunError, MulliganError, UsageError
 
 if TYPE_CHECKING:
@@ -33,8 +35,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run", "Run one action in a session's sandbox and record it."),
     "log": ("history", "List the actions of a session."),
     "show": ("history", "Show all that is recorded of one action."),
-    "why": ("history", "Say what an action or a path came from."),
-    "graph": ("history", "Draw who relied on whom, and by which path."),
+    "why": ("history", "Say what an action, a path or a variable came from."),
+    "graph": ("history", "Draw which action relied on which, and by which path."),
     "diff": ("history", "Show what an action changed, or how two states differ."),
     "cat": ("history", "Print a file of the session's current state."),
     "ls": ("history", "List a folder of the session's current state."),
@@ -78,7 +80,7 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
             number = version("mulligan")
         except PackageNotFoundError:
             number = "(run from its source tree)"
-        click.echo(f"mulligan {number}")
+        echo(f"mulligan {number}")
         ctx.exit(0)
 
 
@@ -108,26 +110,39 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
         status: Any = mulligan.main(
             args=None if argv is None else list(argv), prog_name="mulligan", standalone_mode=False, obj=caller
         )
-        sys.stdout.flush()
+        with writing_out():
+            sys.stdout.flush()
     except MulliganError as error:
         return _fail(error, caller)
     except click.UsageError as error:
-        return _fail(UsageError(_one_line(error), remedy=_help_hint(error)), caller)
+        return _fail(UsageError(_one_line(error), remedy=_help_hint(error, sys.argv[1:] if argv is None else argv)), caller)
     except click.ClickException as error:
         return _fail(UsageError(error.format_message()), caller)
     except (KeyboardInterrupt, click.Abort):
         return _fail(InterruptedRunError("interrupted; nothing of the unfinished work was kept"), caller)
     except BrokenPipeError:
-        # Whoever read our output has left; the interpreter's own flush at exit would complain again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _give_up_stdout()  # whoever read our output has left
         return BROKEN_PIPE
     except Exception as error:  # noqa: BLE001 - the one place where anything unforeseen becomes an exit status
         return _fail(_unforeseen(error), caller)
     return status if isinstance(status, int) else 0
 
 
+def _give_up_stdout() -> None:
+    """Let what is still buffered go nowhere: the interpreter's own flush at exit would complain again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _open_standard_streams() -> None:
+    """Open those of the three that the caller closed (`>&-`), so that no file of ours takes their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+
+
 def entry() -> None:
     """The console script."""
+    _open_standard_streams()
     _interrupt_on_signals()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a locale without some letter must not end a command
@@ -166,8 +181,10 @@ def _one_line(error: click.UsageError) -> str:
     return " ".join(error.format_message().split()).rstrip(".")
 
 
-def _help_hint(error: click.UsageError) -> str:
+def _help_hint(error: click.UsageError, argv: Sequence[str]) -> str:
     path = error.ctx.command_path if error.ctx is not None else "mulligan"
+    if path == "mulligan" and argv and argv[0] in COMMANDS:  # click's parser does not say whose options it could not read
+        path = f"mulligan {argv[0]}"
     return f"see `{path} --help`"
 
 
@@ -175,6 +192,9 @@ def _fail(error: MulliganError, caller: Caller) -> int:
     """Print the failure, as one sentence on stderr and, with --json, as an object on stdout; return its exit status."""
     from mulligan.cli.render import escape  # noqa: PLC0415 - on failure only
 
+    with suppress(OSError):  # nobody is left to read it; the status still tells
+        sys.stderr.write(f"mulligan: {escape(str(error))}\n")
+        sys.stderr.flush()
     try:
         if caller.owes_json:
             told = {
@@ -185,11 +205,10 @@ def _fail(error: MulliganError, caller: Caller) -> int:
                     "exit_code": error.exit_code,
                 }
             }
-            print(json.dumps(told), flush=True)
-        sys.stderr.write(f"mulligan: {escape(str(error))}\n")
-        sys.stderr.flush()
+            print(json.dumps(told))
+        sys.stdout.flush()
     except OSError:
-        pass  # nobody is left to read it; the status still tells
+        _give_up_stdout()
     return error.exit_code
 
 

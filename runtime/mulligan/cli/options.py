@@ -65,9 +65,8 @@ class Caller:
         try:
             return Session.open(DEFAULT_SESSION, home=self.home)
         except NotFoundError as error:
-            raise NotFoundError(
-                "there is no session yet", remedy="make one with `mulligan new NAME`, or name one with -s"
-            ) from error
+            remedy = "; ".join(filter(None, (error.remedy, "name one with -s or $MULLIGAN_SESSION")))
+            raise NotFoundError(error.message, remedy=remedy) from error
 
 
 pass_caller = click.make_pass_decorator(Caller)

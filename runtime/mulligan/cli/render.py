@@ -7,11 +7,15 @@ bytes that are not UTF-8 as `\xff`. Knows nothing of sessions.
 
 from __future__ import annotations
 
+import errno
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from mulligan.errors import DiskFullError, HostError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _SURROGATES = range(0xDC80, 0xDD00)  # bytes that are not UTF-8, by PEP 383
@@ -47,9 +51,22 @@ def clip(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
+@contextmanager
+def writing_out() -> Iterator[None]:
+    """While entered, stdout that can't be written to (a full disk behind a redirection) is told as that."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        kind = DiskFullError if error.errno in {errno.ENOSPC, errno.EDQUOT} else HostError
+        raise kind(f"write to stdout: {error.strerror}", remedy="send the output elsewhere") from error
+
+
 def echo(text: str = "") -> None:
     """Print a line on stdout."""
-    sys.stdout.write(text + "\n")
+    with writing_out():
+        sys.stdout.write(text + "\n")
 
 
 def write_exactly(data: bytes, *, error: bool = False) -> None:
@@ -99,4 +116,5 @@ def _drawn(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
         drawn.add_column(header, overflow="fold")
     for row in cells:
         drawn.add_row(*(Text(c) for c in row))
-    Console().print(drawn)
+    with writing_out():
+        Console().print(drawn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -184,11 +185,20 @@ class Passing:
         from mulligan.cli.render import write_exactly  # noqa: PLC0415 - not needed for --help
 
         self._passed += len(data)
+        if self._gone:
+            return
         try:
-            if not self._gone:
-                write_exactly(data, error=self._error)
-        except BrokenPipeError:
+            write_exactly(data, error=self._error)
+        except OSError as error:
             self._gone = True
+            self._say_gone(error)
+
+    def _say_gone(self, error: OSError) -> None:
+        name = "stderr" if self._error else "stdout"
+        why = "nobody reads it any more" if isinstance(error, BrokenPipeError) else error.strerror
+        with suppress(OSError):  # it may be stderr itself that is gone
+            sys.stderr.write(f"mulligan: {name}: {why}; the action runs on and is recorded (Ctrl-C ends it)\n")
+            sys.stderr.flush()
 
     def finish(self, recorded: bytes) -> None:
         """Pass on what was recorded beyond what came while the action ran: why a program could not be started."""
@@ -206,14 +216,19 @@ def _stdin() -> bytes:
 
 def _open_or_begin(caller: Caller, name: str | None) -> Session:
     """The session asked for; the default one is made on first use."""
+    from mulligan.cli.render import escape  # noqa: PLC0415
     from mulligan.session import Session  # noqa: PLC0415 - not needed for --help
 
     chosen = name or caller.session or DEFAULT_SESSION
     try:
-        return Session.open(chosen, home=caller.home)
+        opened = Session.open(chosen, home=caller.home)
     except NotFoundError:
         if chosen != DEFAULT_SESSION:
             raise
+    else:
+        if not name and not caller.session:
+            _tell_other_folder(opened)
+        return opened
     here = Path.cwd()
     if here == Path("/") or (caller.user_home is not None and here.resolve() == caller.user_home.resolve()):
         raise UsageError(
@@ -223,9 +238,25 @@ def _open_or_begin(caller: Caller, name: str | None) -> Session:
     try:
         with Progress(f"session {DEFAULT_SESSION}: importing {here}"):
             imports = {str(here): "/workspace"}
-            return Session.create(DEFAULT_SESSION, imports=imports, home=caller.home, environ=caller.environ)
+            made = Session.create(DEFAULT_SESSION, imports=imports, home=caller.home, environ=caller.environ)
+        sys.stderr.write(f"mulligan: session {DEFAULT_SESSION} is made; {escape(str(here))} was copied to /workspace\n")
+        return made
     except AlreadyExistsError:  # another process was quicker
         return Session.open(DEFAULT_SESSION, home=caller.home)
+
+
+def _tell_other_folder(opened: Session) -> None:
+    """Say that the session nobody named holds another folder than the one this command was given in."""
+    from mulligan.cli.render import escape  # noqa: PLC0415 - not needed for --help
+
+    imported = [Path(folder) for folder in opened.imports]
+    try:
+        here = Path.cwd().resolve()
+    except OSError:  # the folder this command was given in is gone
+        return
+    if imported and not any(here.is_relative_to(folder) for folder in imported):
+        named = ", ".join(escape(str(folder)) for folder in imported)
+        sys.stderr.write(f"mulligan: session {opened.name} holds a copy of {named}, not of this folder; name another with -s\n")
 
 
 def _tell_run(record: Record) -> None:

@@ -16,7 +16,7 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, Self
 
-from mulligan.errors import ConflictError, DiskFullError, HostError, MulliganError, StoreError
+from mulligan.errors import ConflictError, DiskFullError, HostError, MulliganError, StoreError, UsageError
 from mulligan.history import schema
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Db:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.RLock()
+        self._closed = False
         with self._translated("open"):
             self._connection = sqlite3.connect(
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
@@ -55,6 +56,7 @@ class Db:
         """Close the connection; closing twice is harmless."""
         with self._lock, self._translated("close"):
             self._connection.close()
+            self._closed = True
 
     def prepare(self) -> None:
         """Create the tables in a new database, or check those of an old one."""
@@ -98,6 +100,8 @@ class Db:
             raise self._ours(operation, error) from error
 
     def _ours(self, operation: str, error: sqlite3.Error) -> MulliganError:
+        if self._closed:
+            return UsageError(f"{operation} store {self._path.parent}: it was closed", remedy="open the session again")
         code = getattr(error, "sqlite_errorcode", 0)
         what = f"{operation} store {self._path.parent}: {error}"
         match code & 0xFF:  # the low byte is the primary code (sqlite.org/rescode.html)

@@ -87,7 +87,8 @@ def _inputs(graph: nx.MultiDiGraph, action: str) -> Iterator[tuple[str, list[str
     found: dict[str, list[str]] = {}
     for writer, _, key in graph.in_edges(action, keys=True):
         found.setdefault(writer, []).append(key)
-    yield from found.items()
+    place = {other: number for number, other in enumerate(graph.nodes)}
+    yield from sorted(found.items(), key=lambda one: place[one[0]])
 
 
 def _some(keys: Sequence[str], most: int = SHOWN) -> str:

@@ -191,6 +191,11 @@ class Journal:
         """The head right after an action of the session's present history."""
         return self._slot(session, action)[0]
 
+    def length(self, head: int) -> int:
+        """How many actions the history up to `head` has."""
+        with self._db.read() as db:
+            return int(db.execute(_CHAIN + "SELECT count(*) FROM chain", (head,)).fetchone()[0])
+
     def layer(self, layer: LayerId) -> Layer:
         """A layer, with its manifest, by its id."""
         if layer not in self._layers:

@@ -18,6 +18,7 @@ from mulligan.model.tree import Tree, touched_kinds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from mulligan.model.action import LaunchContext
     from mulligan.model.keys import KeyKind
     from mulligan.model.layer import Layer
     from mulligan.model.record import Record
@@ -137,13 +138,16 @@ def explain(records: Sequence[Record], target: str, bottom: Iterable[Layer] = ()
 
     Raises NotFoundError when the target is neither an action nor an absolute path.
     """
+    if target.startswith(f"{ENV}:"):
+        return _of_variable(records, target.removeprefix(f"{ENV}:"))
     if target.startswith("/"):
         return _of_path(records, target.rstrip("/") or "/", bottom)
     for record in records:
         if record.id == target:
             return _of_action(records, record, bottom)
     raise NotFoundError(
-        f"why {target!r}: there is no such action in this history", remedy="give an action's id, or an absolute path"
+        f"why {target!r}: there is no such action in this history",
+        remedy="give an action's id (`mulligan log`), a path, or env:NAME",
     )
 
 
@@ -157,6 +161,8 @@ def _of_action(records: Sequence[Record], record: Record, bottom: Iterable[Layer
         if one.writer == record.id:
             readers.setdefault(one.reader, []).append(one.key)
     base = inputs.pop(BASE, [])
+    place = {one.id: number for number, one in enumerate(records)}
+    inputs = dict(sorted(inputs.items(), key=lambda one: place.get(ActionId(one[0]), -1)))
     lines = [f"{record.id}  {printable(record.action.text)}"]
     lines += [f"  relied on {writer} by {_keys(keys)}" for writer, keys in inputs.items()]
     lines += [f"  relied on the base by {len(base)} path{'s' if len(base) != 1 else ''}"] if base else []
@@ -181,7 +187,9 @@ def _of_path(records: Sequence[Record], path: str, bottom: Iterable[Layer]) -> W
         if one.key.name == path and one.key.kind in (*STORED, DIR, SEARCH):
             said.setdefault(one.reader, []).append(one)
     for record in records:
-        rows += [(record.id, "relied on it", one.writer, one.key) for one in said.get(record.id, ())]
+        for one in said.get(record.id, ()):
+            missed = one.key.kind == ENT and path in record.footprint.missed
+            rows.append((record.id, "found it missing" if missed else "relied on it", one.writer, one.key))
         entry = record.layer.manifest.entries.get(path)
         if path in record.layer.manifest.removed:
             rows.append((record.id, "removed it", "", None))
@@ -196,6 +204,39 @@ def _of_path(records: Sequence[Record], path: str, bottom: Iterable[Layer]) -> W
     name = {"path": shown(path)} if is_utf8(path) else {"path": shown(path), "path_b64": b64(path)}
     steps = [{"action": a, "what": w, **({**_key_data(k), "from": s} if k is not None else {})} for a, w, s, k in rows]
     return Why(tuple(lines), {**name, "steps": steps})
+
+
+def _of_variable(records: Sequence[Record], name: str) -> Why:
+    """Who set a variable, and to what; and which actions were launched with it."""
+    steps: list[dict[str, str]] = []
+    writer = BASE
+    for record in records:
+        if record.action.kind != "run":
+            continue
+        before, after = _value(record.launch, name), _value(record.handoff, name)
+        if name in record.action.env:
+            steps.append({"action": record.id, "what": "was given its own"})
+        elif before is not None:
+            steps.append({"action": record.id, "what": "was launched with it", "from": writer})
+        if before != after:
+            writer = record.id
+            steps.append(
+                {"action": record.id, "what": "unset it"}
+                if after is None
+                else {"action": record.id, "what": "set it", "value": after}
+            )
+    if not steps:
+        raise NotFoundError(f"why {ENV}:{name}: no action of this history had or set this variable")
+    lines = [printable(f"{ENV}:{name}")]
+    for step in steps:
+        more = f" as of {step['from']}" if "from" in step else f" to {printable(step['value'])}" if "value" in step else ""
+        lines.append(f"  {step['action']} {step['what']}{more}")
+    told = [{key: shown(value) for key, value in step.items()} for step in steps]
+    return Why(tuple(lines), {"variable": shown(name), "steps": told})
+
+
+def _value(launch: LaunchContext, name: str) -> str | None:
+    return launch.cwd if name == "PWD" else launch.env.get(name)
 
 
 def _keys(keys: Sequence[Key]) -> str:

@@ -84,11 +84,15 @@ class Store:
         """Open the store at `home`, making it when it is not there."""
         try:
             _make_home(home)
+            return cls._open(home)
         except OSError as error:
             full = error.errno in {errno.ENOSPC, errno.EDQUOT}
             kind = DiskFullError if full else HostError
             remedy = "free space there" if full else "make the folder writable for this user, or set MULLIGAN_HOME"
             raise kind(f"open store {home}: {error.strerror}", remedy=remedy) from error
+
+    @classmethod
+    def _open(cls, home: Path) -> Self:
         with ExitStack() as cleanup:
             # One opener at a time: two that switch a new database to WAL at once would get SQLITE_BUSY.
             with Locks(home / "locks").opening():

@@ -38,6 +38,27 @@ def test_a_session_is_what_it_was_made_with(store, session):
     assert [r.name for r in store.sessions()] == ["other", session]
 
 
+def test_a_closed_store_says_so(home):
+    """Using what was closed is the caller's mistake, not damage to our data."""
+    with Store.open(home) as store:
+        pass
+    with pytest.raises(UsageError, match="it was closed"):
+        store.sessions()
+
+
+def test_locks_that_cannot_be_opened_are_the_hosts_fault(home, monkeypatch):
+    """A store whose folder may be read but not written to is refused with what to do."""
+
+    def refuse(*_args):
+        raise PermissionError(13, "Permission denied", str(home / "locks"))
+
+    with Store.open(home):
+        pass
+    monkeypatch.setattr("mulligan.history.locks.Locks._lock", refuse)
+    with pytest.raises(HostError, match="set MULLIGAN_HOME"):
+        Store.open(home)
+
+
 def test_sessions_outlive_the_process(home, store, session):
     """A second opening of the same folder finds the same sessions."""
     with Store.open(home) as again:
