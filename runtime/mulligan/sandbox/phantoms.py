@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from mulligan.errors import UsageError
 from mulligan.model.fold import own_writes
 from mulligan.model.ids import BASE_LAYER, parent
 from mulligan.sandbox.trees import FOLDER, PASSING, READING, opened, same_content, split
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from mulligan.model.events import Event, RawEntry
     from mulligan.model.layer import Entry
-    from mulligan.sandbox.stack import Stack
+    from mulligan.sandbox.stack import Seen, Stack
 
 
 def drop_phantoms(upper: Path, events: Sequence[Event], entries: Sequence[RawEntry], stack: Stack) -> list[RawEntry]:
@@ -74,25 +75,30 @@ def _unlink_quietly(top: int, path: str, by_path: Mapping[str, RawEntry]) -> Non
 def _is_phantom(upper: Path, entry: RawEntry, stack: Stack) -> bool:
     if entry.kind != "file" or entry.nlink != 1:
         return False
-    below = stack.find(entry.path)
+    below = _find(stack, entry.path)
     if below is None or below.provider == BASE_LAYER or below.entry.kind != "file" or not _same_metadata(entry, below.entry):
         return False
     parts = split(entry.path)
+    with (
+        opened(-1, (str(upper),)) as top,
+        opened(top, parts[:-1], PASSING) as folder,
+        opened(folder, parts[-1:], READING, ours=True) as here,
+        stack.store.opened(below.provider, entry.path) as there,  # of the layer: even its owner may not be let to read it
+    ):
+        return same_content(here, there)
+
+
+def _find(stack: Stack, path: str) -> Seen | None:
+    """What lies below; nothing where a folder was closed to its owner, who opened it in this very run: no phantom then."""
     try:
-        with (
-            opened(-1, (str(upper),)) as top,
-            opened(top, parts[:-1], PASSING) as folder,
-            opened(folder, parts[-1:], READING, ours=True) as here,
-            stack.opened(entry.path) as there,
-        ):
-            return same_content(here, there)
-    except PermissionError:  # a file that its owner may not read: it stays, and counts as written
-        return False
+        return stack.find(path)
+    except UsageError:
+        return None
 
 
 def _is_bare_copy(entry: RawEntry, stack: Stack) -> bool:
     """Whether a folder of the upper directory says nothing that the folder below does not say."""
-    below = stack.find(entry.path)
+    below = _find(stack, entry.path)
     return below is not None and below.entry.kind == "dir" and not entry.opaque and _same_metadata(entry, below.entry)
 
 

@@ -82,20 +82,20 @@ def _open_at(folder: int, name: str, flags: int, *, ours: bool) -> int:
     except PermissionError:
         if not ours or name.startswith("/") or os.geteuid() == 0:
             raise
-    with _opened_up(descriptor_path(folder)):
+    with opened_up(descriptor_path(folder)):
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if flags & os.O_PATH or stat.S_ISLNK(status.st_mode):
             return os.open(name, flags, dir_fd=folder)
         held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         try:
-            with _opened_up(descriptor_path(held)):
+            with opened_up(descriptor_path(held)):
                 return os.open(name, flags, dir_fd=folder)
         finally:
             os.close(held)
 
 
 @contextlib.contextmanager
-def _opened_up(path: str) -> Iterator[None]:
+def opened_up(path: str) -> Iterator[None]:
     """Let the owner in for a moment. Mode 000 is seldom, and the only other way is another user namespace."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
     if mode & 0o700 == 0o700:  # noqa: PLR2004 - nothing to give
@@ -322,4 +322,4 @@ def blocks_below(root: int, parts: Parts) -> int:
 
 def _searchable(fd: int) -> contextlib.AbstractContextManager[None]:
     """Let the owner look at what lies in an open folder."""
-    return contextlib.nullcontext() if os.geteuid() == 0 else _opened_up(descriptor_path(fd))
+    return contextlib.nullcontext() if os.geteuid() == 0 else opened_up(descriptor_path(fd))
