@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from mulligan.errors import AlreadyExistsError as AlreadyExistsError
     from mulligan.errors import ConflictError as ConflictError
     from mulligan.errors import HostError as HostError
     from mulligan.errors import InternalError as InternalError
@@ -45,6 +46,7 @@ _HOME_OF: Final = {
     "MulliganError": "mulligan.errors",
     "UsageError": "mulligan.errors",
     "NotFoundError": "mulligan.errors",
+    "AlreadyExistsError": "mulligan.errors",
     "ConflictError": "mulligan.errors",
     "RepairFailedError": "mulligan.errors",
     "HostError": "mulligan.errors",
