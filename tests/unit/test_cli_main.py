@@ -69,6 +69,32 @@ def test_a_full_disk_is_the_hosts_fault(failing, capsys):
     assert "no space left" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [(PermissionError(13, "no"), errors.HostError), (FileNotFoundError(2, "no"), errors.StoreError)],
+)
+def test_a_store_that_was_meddled_with_is_no_bug(failure, kind, monkeypatch, tmp_path):
+    """A part of the store that is closed or gone is told as that; the same of any other file is unforeseen."""
+
+    def fail(*_args, **_kwargs):
+        raise failure
+
+    monkeypatch.setattr(cli.mulligan, "invoke", fail)
+    for folder, status in ((tmp_path, kind.exit_code), (tmp_path / "other", errors.InternalError.exit_code)):
+        failure.filename = str(tmp_path / "layers")
+        assert cli.main(["ps"], {"MULLIGAN_HOME": str(folder)}) == status
+
+
+def test_a_current_folder_that_is_gone_is_told(failing, monkeypatch, tmp_path, capsys):
+    """The folder that a command was given in may have been removed meanwhile."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert failing(FileNotFoundError(2, "No such file or directory")) == errors.UsageError.exit_code
+    assert "the current folder is gone" in capsys.readouterr().err
+
+
 def test_a_failures_guest_bytes_are_escaped(failing, capsys):
     """A message that quotes a hostile name does not reach the terminal raw."""
     failing(errors.NotFoundError("no file \x1b[31mx\ny"))

@@ -14,13 +14,22 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mulligan.cli.options import Caller
 from mulligan.cli.render import echo, writing_out
-from mulligan.errors import DiskFullError, InternalError, InterruptedRunError, MulliganError, UsageError
+from mulligan.errors import (
+    DiskFullError,
+    HostError,
+    InternalError,
+    InterruptedRunError,
+    MulliganError,
+    StoreError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -124,7 +133,7 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
         _give_up_stdout()  # whoever read our output has left
         return BROKEN_PIPE
     except Exception as error:  # noqa: BLE001 - the one place where anything unforeseen becomes an exit status
-        return _fail(_unforeseen(error), caller)
+        return _fail(_unforeseen(error, caller), caller)
     return status if isinstance(status, int) else 0
 
 
@@ -163,10 +172,32 @@ def _interrupt_on_signals() -> None:
             return
 
 
-def _unforeseen(error: Exception) -> MulliganError:
+def _of_the_host(error: OSError, caller: Caller) -> MulliganError | None:
+    """What the host did to the folder the command was given in, or to the store behind our back; None for anything else."""
+    from mulligan.history.store import default_home  # noqa: PLC0415 - on failure only
+
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return UsageError("the current folder is gone", remedy="change to one that is there")
+    home = caller.home or default_home(caller.environ)
+    if not isinstance(error.filename, str) or not Path(error.filename).is_relative_to(home):
+        return None
+    what = f"use store {home}: {error.filename}: {error.strerror}"
+    if isinstance(error, FileNotFoundError):
+        return StoreError(what, remedy="something removed it: restore the store from a copy, or set MULLIGAN_HOME")
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return HostError(what, remedy="make the store writable for this user, or set MULLIGAN_HOME")
+    return None
+
+
+def _unforeseen(error: Exception, caller: Caller) -> MulliganError:
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
         where = f" at {error.filename}" if error.filename else ""
         return DiskFullError(f"no space left{where}", remedy="free some space or set MULLIGAN_HOME to another disk")
+    known = _of_the_host(error, caller) if isinstance(error, OSError) else None
+    if known is not None:
+        return known
     if os.environ.get("MULLIGAN_DEBUG"):
         import traceback  # noqa: PLC0415 - on failure only
 
