@@ -1,4 +1,4 @@
-"""What the contract tests share: sessions to attack, and running a whole file once more as an ordinary user."""
+"""What the contract tests share: sessions to attack, and running the tests once more as an ordinary user."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ def out() -> Callable[[Record], str]:
 
 
 @pytest.fixture
-def passes_for_an_ordinary_user(sandboxes: object, lacking_here: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
-    """Run a test file in a process of an ordinary user; all of it must pass there."""
+def passes_for_an_ordinary_user(sandboxes: object, lacking_here: Callable[[str], None]) -> Iterator[Callable[[Path], None]]:
+    """Run tests in a process of an ordinary user; all must pass there."""
     assert sandboxes
     with tempfile.TemporaryDirectory(prefix="mulligan-user-") as folder:  # pytest's own folders are closed to others
         home = Path(folder)
         os.chown(home, ORDINARY, ORDINARY)
 
-        def run(file: str) -> None:
+        def run(tests: Path) -> None:
             python = _python_for_everybody(home)
             if python is None:
                 lacking_here("no Python of this version can be run by an ordinary user")
                 return
             base = str(home / "pytest")
-            command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", base, file]
+            command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", base, str(tests)]
             done = subprocess.run(command, **_as_user(home), check=False)
             assert done.returncode == 0, done.stdout.decode(errors="replace")[-6000:]
 

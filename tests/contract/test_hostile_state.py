@@ -1,7 +1,4 @@
-"""What a guest may leave behind, however odd, is state like any other: sealed, found again, repaired, committed, removed.
-
-The last test runs all others in a child process as an ordinary user, when they run as root.
-"""
+"""What a guest may leave behind, however odd, is state like any other: sealed, found again, repaired, committed, removed."""
 
 from __future__ import annotations
 
@@ -371,13 +368,3 @@ def test_a_commit_of_a_sparse_file_takes_neither_memory_nor_room(session: Sessio
     (target / "big").write_text("edited")
     session.run("printf most >> big")
     assert session.commit(str(target)).conflicts == ("big",)
-
-
-# ---------------------------------------------------------------------------------------------- as somebody else
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.skipif(not AS_ROOT, reason="all of the above ran as an ordinary user")
-def test_it_is_all_the_same_for_an_ordinary_user(passes_for_an_ordinary_user: Callable[[str], None]) -> None:
-    """All of the above, in a process of an ordinary user."""
-    passes_for_an_ordinary_user(__file__)

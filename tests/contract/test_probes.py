@@ -1,7 +1,4 @@
-"""The probes of a sandbox (rows 1 to 12), each as a test: what a hostile program tries, and what becomes of it.
-
-The last test runs all others in a child process as an ordinary user, when they run as root.
-"""
+"""The probes of a sandbox (rows 1 to 12), each as a test: what a hostile program tries, and what becomes of it."""
 
 from __future__ import annotations
 
@@ -398,13 +395,3 @@ def test_12_a_grandchild_that_holds_stdout_holds_nothing_up(session: Session) ->
     record = session.run("(sleep 60 &) ; (setsid sleep 60 &) ; echo done")
     assert record.outcome.stdout == b"done\n"
     assert time.monotonic() - started < 8
-
-
-# ---------------------------------------------------------------------------------------------- as somebody else
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.skipif(os.geteuid() != 0, reason="all of the above ran as an ordinary user")
-def test_the_probes_fail_for_an_ordinary_user_too(passes_for_an_ordinary_user: Callable[[str], None]) -> None:
-    """All of the above, in a process of an ordinary user."""
-    passes_for_an_ordinary_user(__file__)

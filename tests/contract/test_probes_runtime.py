@@ -1,7 +1,4 @@
-"""The probes of the runtime itself (rows 21 to 27): its programs, secrets, views, deaths, commits and long runs.
-
-The last test runs all others in a child process as an ordinary user, when they run as root.
-"""
+"""The probes of the runtime itself (rows 21 to 27): its programs, secrets, views, deaths, commits and long runs."""
 
 from __future__ import annotations
 
@@ -343,13 +340,3 @@ def test_27_the_130th_action_is_as_the_first_and_the_last_possible_one_is_said(
     assert session.files.read("/workspace/m") == "one more\n"
     session.rollback("a20")
     assert session.run("cat n").outcome.stdout == b"19\n"
-
-
-# ---------------------------------------------------------------------------------------------- as somebody else
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.skipif(os.geteuid() != 0, reason="all of the above ran as an ordinary user")
-def test_the_probes_fail_for_an_ordinary_user_too(passes_for_an_ordinary_user: Callable[[str], None]) -> None:
-    """All of the above, in a process of an ordinary user."""
-    passes_for_an_ordinary_user(__file__)

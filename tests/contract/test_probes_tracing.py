@@ -1,7 +1,4 @@
-"""The probes of what is seen and which doors are closed (rows 13 to 20): no code runs unseen, nothing is reached.
-
-The last test runs all others in a child process as an ordinary user, when they run as root.
-"""
+"""The probes of what is seen and which doors are closed (rows 13 to 20): no code runs unseen, nothing is reached."""
 
 from __future__ import annotations
 
@@ -161,13 +158,3 @@ def test_20_more_facts_than_memory_is_meant_for_end_the_action(session: Session,
     with pytest.raises(HostError, match=r"more than can be recorded.*smaller actions"):
         session.run(["python3", "-c", program])
     assert session.run("true").outcome.ok
-
-
-# ---------------------------------------------------------------------------------------------- as somebody else
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.skipif(os.geteuid() != 0, reason="all of the above ran as an ordinary user")
-def test_the_probes_fail_for_an_ordinary_user_too(passes_for_an_ordinary_user: Callable[[str], None]) -> None:
-    """All of the above, in a process of an ordinary user."""
-    passes_for_an_ordinary_user(__file__)

@@ -1,15 +1,10 @@
-"""The contract of a sandbox: what one action gets, gives back and leaves, whatever it does.
-
-The last test runs all others in a child process as an ordinary user, when they run as root.
-"""
+"""The contract of a sandbox: what one action gets, gives back and leaves, whatever it does."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -29,7 +24,7 @@ from mulligan.sandbox.native import NativeSandbox
 from mulligan.sandbox.stack import Stack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from mulligan.model.layer import Layer
     from mulligan.sandbox.tracer import Trace
@@ -311,60 +306,3 @@ def test_a_refused_set_up_is_a_sentence_with_a_remedy(place: Place) -> None:
     lost.lower_dirs = lambda: ["/no/such/layer"]  # type: ignore[method-assign]
     with place.store.begin() as opened, pytest.raises(HostError, match=r"sandbox: .*No such file"):
         place.sandbox.run(Action(ActionId("a1"), shell="true"), LaunchContext(place.base.env), lost, opened)
-
-
-# ---------------------------------------------------------------------------------------------- as somebody else
-
-
-@pytest.fixture
-def ordinary_home() -> Iterator[Path]:
-    """A home folder of an ordinary user; pytest's own folders are closed to others."""
-    with tempfile.TemporaryDirectory(prefix="mulligan-user-") as folder:
-        home = Path(folder)
-        os.chown(home, ORDINARY, ORDINARY)
-        yield home
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.skipif(os.geteuid() != 0, reason="all of the above ran as an ordinary user")
-def test_the_contract_holds_for_an_ordinary_user(
-    sandboxes: object, ordinary_home: Path, lacking_here: Callable[[str], None]
-) -> None:
-    """All of the above, in a process of an ordinary user."""
-    assert sandboxes
-    python = _python_for_everybody(ordinary_home)
-    if python is None:
-        lacking_here("no Python of this version can be run by an ordinary user")
-        return
-    base = str(ordinary_home / "pytest")
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", base, str(Path(__file__).parent)]
-    done = subprocess.run(command, **_as_user(ordinary_home), check=False)
-    assert done.returncode == 0, done.stdout.decode(errors="replace")[-6000:]
-
-
-def _as_user(home: Path) -> dict[str, object]:
-    packages = {str(Path(module.__file__).parent.parent) for module in (mulligan, pytest) if module.__file__}
-    env = {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "HOME": str(home),
-        "LANG": "C.UTF-8",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONPATH": os.pathsep.join(sorted(packages)),
-        "MULLIGAN_MUST_WORK": os.environ.get("MULLIGAN_MUST_WORK", ""),
-    }
-    who = {"user": ORDINARY, "group": ORDINARY, "extra_groups": []}
-    return {"env": env, "cwd": Path(__file__).parents[2], "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, **who}
-
-
-def _python_for_everybody(home: Path) -> str | None:
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    for python in (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}"):
-        try:
-            done = subprocess.run(
-                [python, "-c", "import mulligan.sandbox.native, pytest, hypothesis"], **_as_user(home), check=False
-            )
-        except OSError:
-            continue
-        if done.returncode == 0:
-            return python
-    return None

@@ -1,0 +1,16 @@
+"""The whole contract once more, as an ordinary user: it says the same with and without privilege."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(os.geteuid() != 0, reason="the contract runs as an ordinary user already")
+def test_the_contract_holds_for_an_ordinary_user(passes_for_an_ordinary_user: Callable[[Path], None]) -> None:
+    """All tests of this folder pass in a process of an ordinary user."""
+    passes_for_an_ordinary_user(Path(__file__).parent)
