@@ -20,7 +20,7 @@ PYTHON_FILE = HERE.parent / "runtime" / "mulligan" / "model" / "_generated_kinds
 
 AUDIT_ARCH = {"x86_64": 0xC000003E}
 X32_BIT = 0x40000000
-ERRNO = {"EPERM": 1, "ENOSYS": 38, "EOPNOTSUPP": 95}
+ERRNO = {"EPERM": 1, "ENOSYS": 38, "EOPNOTSUPP": 95, "EAFNOSUPPORT": 97}
 
 # seccomp(2) and bpf(4)
 LD_ABS, RET, JA, JEQ, JGE, JSET = 0x20, 0x06, 0x05, 0x15, 0x35, 0x45
@@ -35,7 +35,9 @@ DATA_NEEDS_EXIT, DATA_UNKNOWN, DATA_FOREIGN = 0x100, 0x200, 0x400
 CLONE_NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 CLONE_UNTRACED, CLONE_NEWTIME = 0x00800000, 0x80
 SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER = 1, 8
-PR_SET_DUMPABLE = 4
+PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 4, 24, 28
+# socket(2): the families that a network namespace keeps apart and that a fact can name.
+USUAL_FAMILIES = (0, 1, 2, 10, 16, 17)  # unspecified, unix, inet, inet6, netlink, packet
 TIOCSTI, TIOCLINUX, FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR = 0x5412, 0x541C, 0x40086602, 0x401C5820
 
 
@@ -86,14 +88,27 @@ def build_test(name: str, traced: int) -> Program:
                 *ret(RET_ERRNO | ERRNO["EOPNOTSUPP"]),
                 *ret(RET_ALLOW),
             )
-        case "stays_dumpable":
-            # The tracer could not read /proc of a process that is not; it is told that it was done (errno 0).
+        case "process_options":
+            # The tracer could not read /proc of a process that is not dumpable; it is told that it was done (errno 0).
+            # The other two take capabilities away at the next exec, and with them what a privileged user is let do.
             return (
                 low_half(0),
-                Insn(JEQ, 0, 3, PR_SET_DUMPABLE),
+                Insn(JEQ, 4, 0, PR_SET_DUMPABLE),
+                Insn(JEQ, 2, 0, PR_CAPBSET_DROP),
+                Insn(JEQ, 1, 0, PR_SET_SECUREBITS),
+                *ret(RET_ALLOW),
+                *ret(traced),
                 low_half(1),
                 Insn(JEQ, 0, 1, 0),
                 *ret(RET_ERRNO),
+                *ret(RET_ALLOW),
+            )
+        case "usual_family":
+            # vsock leads out of every network namespace; the others are for machines that a sandbox does not show.
+            return (
+                low_half(0),
+                *(Insn(JEQ, len(USUAL_FAMILIES) - at, 0, family) for at, family in enumerate(USUAL_FAMILIES)),
+                *ret(RET_ERRNO | ERRNO["EAFNOSUPPORT"]),
                 *ret(RET_ALLOW),
             )
         case "no_listener":

@@ -5,7 +5,8 @@
  *
  *     KIND PATH            KIND as in tracer/PROTOCOL.md; PATH absolute and physical
  *     RENAME SOURCE TARGET likewise HARDLINK
- *     INCOMPLETE REASON    likewise KILLED NAME
+ *     INCOMPLETE REASON    likewise KILLED NAME; CREDENTIALS and a blank
+ *     OWN_STAT PATH        a STAT that says "own working directory"; META_MODE a META that says "mode"
  *     ! KIND PATH          must not be reported
  *
  * It exits with 77 where the machine lacks what it needs. Paths hold no blanks. */

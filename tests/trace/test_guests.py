@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mulligan.model.action import Action, LaunchContext
-from mulligan.model.events import Exec, Hardlink, Incomplete, Killed, Rename
+from mulligan.model.events import Exec, Hardlink, Incomplete, Killed, Meta, MetaWhat, Rename, Stat
 from mulligan.model.ids import ActionId
 from mulligan.model.tree import Tree
 from mulligan.sandbox.hostbase import build_host_base
@@ -64,6 +64,8 @@ def fact(event: Event) -> str:
         return f"{kind} {event.reason}"
     if isinstance(event, Killed):
         return f"{kind} {event.name}"
+    if isinstance(event, Stat) and event.own_cwd:
+        return f"OWN_STAT {event.path}"
     return f"{kind} {getattr(event, 'path', '')}"
 
 
@@ -78,6 +80,7 @@ def test_guest(name: str, run_guest: Callable[[str], Trace], lacking_here: Calla
     expected = [line for line in outcome.stdout.decode().splitlines() if not line.startswith("! ")]
     denied = [line[2:] for line in outcome.stdout.decode().splitlines() if line.startswith("! ")]
     facts = {fact(event) for event in trace.events}
+    facts |= {f"META_MODE {event.path}" for event in trace.events if isinstance(event, Meta) and MetaWhat.MODE in event.what}
     assert [line for line in expected if line not in facts] == []
     assert [line for line in denied if line in facts] == []
     if not any(line.startswith("INCOMPLETE") for line in expected):

@@ -134,12 +134,15 @@ def differences(worlds: Worlds, argv: Sequence[str]) -> dict[str, list[Fact]]:
 
 
 EXCEPTIONS = {
+    "access_list": "the reference does not look at the names of attributes",
     "argument_race": "which file is opened is a matter of luck",
     "foreign_call": "refused by the sandbox's filter, which the reference lacks",
     "job_control": "how far the child comes between two signals is a matter of luck",
     "killed_anywhere": "where the processes are killed is a matter of luck",
+    "lost_capability": "the reference does not know of options of a process",
     "many_threads": "which thread finds a file of another is a matter of luck",
     "refused_calls": "refused by the sandbox's filter, which the reference lacks",
+    "unusual_sockets": "refused by the sandbox's filter, which the reference lacks",
 }
 
 

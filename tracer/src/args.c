@@ -37,7 +37,7 @@ ssize_t guest_read(struct tracer *t, const struct task *task, uint64_t address, 
 	return read_by_mem(t, task, address, into, len);
 }
 
-ssize_t guest_path(struct tracer *t, const struct task *task, uint64_t address, char *buffer)
+ssize_t guest_path(struct tracer *t, struct task *task, uint64_t address, char *buffer)
 {
 	size_t have = 0;
 
@@ -49,8 +49,10 @@ ssize_t guest_path(struct tracer *t, const struct task *task, uint64_t address, 
 		if (have == 0 && want > 512)
 			want = 512; /* nearly every path is shorter */
 		ssize_t got = guest_read(t, task, address + have, buffer + have, want);
-		if (got < 0)
+		if (got < 0) {
+			task->pending.unread = true;
 			return got;
+		}
 		const char *nul = memchr(buffer + have, '\0', (size_t)got);
 		if (nul != NULL)
 			return nul - buffer;

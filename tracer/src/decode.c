@@ -17,12 +17,6 @@ struct decoder_halves {
 	bool lasts; /* it may change the tree */
 };
 
-static enum after unmodelled_enter(struct tracer *t, struct task *task)
-{
-	incomplete(t, "unmodelled", task->pending.row->name);
-	return AFTER_CONTINUE;
-}
-
 static enum after credentials_enter(struct tracer *t, struct task *task)
 {
 	(void)t;
@@ -43,7 +37,6 @@ static const struct decoder_halves decoders[DECODER_COUNT] = {
 	[DECODE_TRUNCATE] = { truncate_enter, truncate_leave, true },
 	[DECODE_ATTR] = { attr_enter, attr_leave, true },
 	[DECODE_ATTR_FD] = { attr_fd_enter, attr_fd_leave, true },
-	[DECODE_UNMODELLED] = { unmodelled_enter, NULL, false },
 	[DECODE_EXEC] = { exec_enter, exec_leave, false },
 	[DECODE_CONNECT] = { connect_enter, connect_leave, false },
 	[DECODE_BIND] = { bind_enter, bind_leave, true },
@@ -74,19 +67,56 @@ enum after decode_enter(struct tracer *t, struct task *task)
 {
 	const struct decoder_halves *decoder = &decoders[task->pending.row->decoder];
 
-	if (decoder->enter == NULL || (is_open(task) && !open_prepare(t, task)))
+	if (task->pending.row->decoder != DECODE_LOOK)
+		decode_settle(t, task);
+	if (decoder->enter == NULL)
 		return AFTER_CONTINUE;
+	if (is_open(task) && !open_prepare(t, task)) {
+		task->pending.unread = true;
+		return AFTER_WANTS_EXIT;
+	}
 	if (order_waits(t, task))
 		return AFTER_WAITS;
 	order_before(t, task);
 	enum after after = decoder->enter(t, task);
+	if (task->pending.unread && is_open(task))
+		return AFTER_WANTS_EXIT;
 	if (after == AFTER_WANTS_EXIT)
 		order_begin(t, task);
-	return after;
+	return task->pending.unread ? AFTER_WANTS_EXIT : after;
+}
+
+/* An argument could not be read at the entry: then the kernel can't read it either, and the call does nothing. But another
+ * thread may have mapped the page in between, or the memory may be closed to T. */
+static bool went_on(int64_t result)
+{
+	switch (result) {
+	case -EFAULT:
+	case -EINVAL:
+	case -EBADF:
+	case -EPERM:
+	case -ENOSYS:
+	case -ENOTSOCK:
+	case -EOPNOTSUPP:
+	case -EAFNOSUPPORT:
+	case -E2BIG:
+	case -ERANGE:
+	case -ENOMEM:
+	case -EINTR:
+		return false;
+	default:
+		return true;
+	}
 }
 
 void decode_leave(struct tracer *t, struct task *task, int64_t result)
 {
+	if (task->pending.unread && went_on(result)) {
+		incomplete(t, "unreadable_argument", task->pending.row->name);
+		names_changed(t);
+	}
+	if (task->pending.unread && is_open(task))
+		return; /* without its arguments there is nothing to tell */
 	if (decoders[task->pending.row->decoder].leave != NULL)
 		decoders[task->pending.row->decoder].leave(t, task, result);
 }
@@ -126,7 +156,7 @@ void decode_lost(struct tracer *t, struct task *task)
 	struct pending *call = &task->pending;
 	bool exchange = call->row->decoder == DECODE_RENAME && call->row->flags >= 0 && (call->flags & RENAME_EXCHANGE);
 
-	if (!decoders[call->row->decoder].lasts)
+	if (!decoders[call->row->decoder].lasts || call->unread)
 		return;
 	names_changed(t);
 	if (exchange)
@@ -176,33 +206,78 @@ static bool wants_little(const struct pending *call)
 	return is_statx(call) && !(call->args[3] & (STATX_NLINK | STATX_MTIME | STATX_SIZE | STATX_BLOCKS));
 }
 
-/* Shells, git and gcc compare $PWD with "." by inode only, by a stat that follows symlinks; the reader of events may
- * treat such a one as a probe. A program that lists "." takes lstat or statx. */
-static bool is_own_cwd(struct tracer *t, struct task *task, struct found found)
+enum spelling { NOT_OWN, BY_DOT, BY_NAME };
+
+/* How a stat(2) that follows symlinks names the caller's own working directory. */
+static enum spelling own_folder_spelled(struct tracer *t, struct task *task, struct found found)
 {
 	const struct pending *call = &task->pending;
 	char first[2] = "";
 
 	if (found.type != S_IFDIR || call->row->nofollow || (call->flags & AT_SYMLINK_NOFOLLOW) || is_statx(call))
-		return false;
+		return NOT_OWN;
+	if (out_was_seen(t->out, EV_STAT, found.path)) /* that says more */
+		return NOT_OWN;
 	if (guest_read(t, task, call->args[call->row->path], first, 2) < 2)
-		return false;
+		return NOT_OWN;
 	if (first[0] != '/' && memcmp(first, ".", 2) != 0)
-		return false;
+		return NOT_OWN;
 	struct found cwd = walk_fd_name(t, task, AT_FDCWD);
-	return cwd.what == FOUND_OBJECT && cwd.path == found.path;
+	if (cwd.what != FOUND_OBJECT || cwd.path != found.path)
+		return NOT_OWN;
+	return first[0] == '/' ? BY_NAME : BY_DOT;
+}
+
+static void settle(struct tracer *t, struct task *task)
+{
+	struct own_folder *own = &task->own_folder;
+
+	if (!own->by_dot && !own->by_name)
+		return;
+	out_saw_stat(t->out, own->path, own->by_dot && own->by_name);
+	memset(own, 0, sizeof *own);
+	t->put_off--;
+}
+
+void decode_settle(struct tracer *t, struct task *task)
+{
+	if (task != NULL) {
+		settle(t, task);
+		return;
+	}
+	for (uint32_t at = 0; t->put_off > 0 && at <= t->tasks.mask; at++)
+		if (t->tasks.slots[at] != NULL && t->tasks.slots[at]->tid > 0)
+			settle(t, t->tasks.slots[at]);
+}
+
+/* Shells and gcc look at their folder by $PWD and by "." to see whether the two are one, and at nothing but the inode.
+ * Every shell would else depend on the time of its folder. Only such a pair is taken for this: a look at one of the two
+ * names alone, as by os.stat(".") or `test . -nt file`, is one at all of it. So the first of a pair is told with the call
+ * that follows. */
+static void look_at_own_folder(struct tracer *t, struct task *task, uint32_t path, enum spelling spelled)
+{
+	struct own_folder *own = &task->own_folder;
+
+	if (!own->by_dot && !own->by_name)
+		t->put_off++;
+	own->path = path;
+	own->by_dot |= spelled == BY_DOT;
+	own->by_name |= spelled == BY_NAME;
+	if (own->by_dot && own->by_name)
+		settle(t, task);
 }
 
 static void report_look(struct tracer *t, struct task *task, struct found found)
 {
 	unsigned kind = task->pending.row->param;
+	enum spelling spelled = NOT_OWN;
 
 	if (found.what != FOUND_OBJECT)
 		return;
 	if (kind == EV_STAT && wants_little(&task->pending))
 		out_saw(t->out, EV_PROBE, found.path);
-	else if (kind == EV_STAT)
-		out_saw_stat(t->out, found.path, is_own_cwd(t, task, found));
+	else if (kind == EV_STAT && (spelled = own_folder_spelled(t, task, found)) != NOT_OWN)
+		look_at_own_folder(t, task, found.path, spelled);
 	else if (kind == EV_LINK && found.type != S_IFLNK)
 		out_saw(t->out, EV_PROBE, found.path);
 	else
@@ -211,7 +286,12 @@ static void report_look(struct tracer *t, struct task *task, struct found found)
 
 enum after look_enter(struct tracer *t, struct task *task)
 {
-	report_look(t, task, argument_walk(t, task, task->pending.row->dirfd, task->pending.row->path));
+	struct found found = argument_walk(t, task, task->pending.row->dirfd, task->pending.row->path);
+
+	/* Another object, or another kind of look, is not the second of a pair. */
+	if (task->pending.row->param != EV_STAT || found.path != task->own_folder.path)
+		settle(t, task);
+	report_look(t, task, found);
 	return AFTER_CONTINUE;
 }
 

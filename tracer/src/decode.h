@@ -42,6 +42,7 @@ struct tracer {
 	uint32_t memo_capacity;
 	uint32_t generation; /* of names; starts at 1 */
 	struct order order;
+	unsigned put_off; /* tasks whose look at their own folder is not reported yet */
 };
 
 enum after {
@@ -54,6 +55,8 @@ enum after decode_enter(struct tracer *t, struct task *task);
 void decode_leave(struct tracer *t, struct task *task, int64_t result);
 /* The task died inside the call: what it did is unknown. */
 void decode_lost(struct tracer *t, struct task *task);
+/* What the task, or with `task` NULL any, has seen and not told yet. Before a change, and when it ends. */
+void decode_settle(struct tracer *t, struct task *task);
 /* PTRACE_EVENT_EXEC: the program runs. */
 void decode_exec_done(struct tracer *t, struct task *task);
 void exec_call_free(struct exec_call *exec);
@@ -83,9 +86,9 @@ void walk_free(struct tracer *t);
 /* args.c */
 /* Bytes of the guest's memory; how many could be read (fewer at an unmapped page), or -errno. */
 ssize_t guest_read(struct tracer *t, const struct task *task, uint64_t address, void *into, size_t len);
-/* A path: its length, -ENAMETOOLONG without a NUL in PATH_MAX bytes, -EFAULT as the kernel will say, too.
- * `buffer` has room for PATH_MAX bytes. */
-ssize_t guest_path(struct tracer *t, const struct task *task, uint64_t address, char *buffer);
+/* A path: its length, -ENAMETOOLONG without a NUL in PATH_MAX bytes, -EFAULT as the kernel should say, too: the call is
+ * marked as `unread`, and its outcome looked at. `buffer` has room for PATH_MAX bytes. */
+ssize_t guest_path(struct tracer *t, struct task *task, uint64_t address, char *buffer);
 /* readlink of /proc/TID/NAME on the host, NUL-terminated: the length or -errno. */
 ssize_t proc_readlink(struct tracer *t, const struct task *task, const char *name, char *buffer, size_t size);
 

@@ -24,6 +24,22 @@ static bool leaves_mtime(struct tracer *t, struct task *task)
 	       guest_read(t, task, call->args[2], times, sizeof times) == sizeof times && times[1].tv_nsec == UTIME_OMIT;
 }
 
+/* The access ACL holds the bits of the mode, and setting it sets them. */
+static unsigned what_is_set(struct tracer *t, struct task *task)
+{
+	static const char acl[] = "system.posix_acl_access";
+	const struct pending *call = &task->pending;
+	char name[sizeof acl];
+	int at = call->row->flags >= 0 ? 3 : 1; /* setxattrat has flags before the name */
+
+	if (leaves_mtime(t, task))
+		return 0;
+	if (call->row->param == META_XATTR && guest_read(t, task, call->args[at], name, sizeof name) == sizeof name &&
+	    memcmp(name, acl, sizeof acl) == 0)
+		return META_XATTR | META_MODE;
+	return call->row->param;
+}
+
 /* Who may search a folder is a part of what walks find. */
 static void searching_changed(struct tracer *t, const struct pending *call)
 {
@@ -37,7 +53,7 @@ void attr_leave(struct tracer *t, struct task *task, int64_t result)
 
 	searching_changed(t, call);
 	if (result >= 0 && call->first.what == FOUND_OBJECT)
-		out_meta(t->out, call->first.path, leaves_mtime(t, task) ? 0 : call->row->param);
+		out_meta(t->out, call->first.path, what_is_set(t, task));
 	else if (result >= 0 && call->first.what != FOUND_NAMELESS)
 		incomplete(t, "walk_failed", call->row->name);
 }
@@ -58,5 +74,5 @@ void attr_fd_leave(struct tracer *t, struct task *task, int64_t result)
 
 	searching_changed(t, call);
 	if (result >= 0 && call->first.what == FOUND_OBJECT)
-		out_meta(t->out, call->first.path, call->row->param);
+		out_meta(t->out, call->first.path, what_is_set(t, task));
 }

@@ -281,7 +281,7 @@ static void report(struct tracer *t, struct task *task, int error)
 	const struct exec_call *exec = task->pending.exec;
 
 	/* What the kernel could not read either is no loss. */
-	if (!exec->complete && error != EFAULT && error != E2BIG)
+	if ((!exec->complete || task->pending.unread) && error != EFAULT && error != E2BIG)
 		incomplete(t, "unreadable_argument", task->pending.row->name);
 	out_exec(t->out, &(struct out_exec){
 				 .tid = task->tid,

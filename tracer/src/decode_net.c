@@ -32,7 +32,10 @@ static size_t read_address(struct tracer *t, struct task *task, uint64_t at, uin
 	len = (uint32_t)len; /* an int for the kernel */
 	if (at == 0 || len < sizeof address->any.sa_family || len > sizeof *address)
 		return 0;
-	return guest_read(t, task, at, address, len) == (ssize_t)len ? (size_t)len : 0;
+	if (guest_read(t, task, at, address, len) == (ssize_t)len)
+		return (size_t)len;
+	task->pending.unread = true;
+	return 0;
 }
 
 /* The path of a named socket; 0 for an abstract or an unnamed one. */
@@ -177,6 +180,8 @@ enum after sendmsg_enter(struct tracer *t, struct task *task)
 
 	if (guest_read(t, task, task->pending.args[1], &message, sizeof message) == (ssize_t)sizeof message)
 		send_to(t, task, (uint64_t)(uintptr_t)message.msg_name, message.msg_namelen);
+	else
+		task->pending.unread = true;
 	return AFTER_CONTINUE;
 }
 
@@ -187,8 +192,10 @@ enum after sendmmsg_enter(struct tracer *t, struct task *task)
 
 	for (uint64_t i = 0; i < count && i < MOST_MESSAGES; i++) {
 		uint64_t at = task->pending.args[1] + i * sizeof message;
-		if (guest_read(t, task, at, &message, sizeof message) != (ssize_t)sizeof message)
+		if (guest_read(t, task, at, &message, sizeof message) != (ssize_t)sizeof message) {
+			task->pending.unread = true;
 			break;
+		}
 		send_to(t, task, (uint64_t)(uintptr_t)message.msg_hdr.msg_name, message.msg_hdr.msg_namelen);
 	}
 	return AFTER_CONTINUE;

@@ -100,8 +100,9 @@ void order_before(struct tracer *t, const struct task *task)
 {
 	struct order *order = &t->order;
 
-	if (order->opening_count == 0 || !changes_anything(task))
+	if ((order->opening_count == 0 && t->put_off == 0) || !changes_anything(task))
 		return;
+	decode_settle(t, NULL);
 	for (size_t i = 0; i < order->opening_count; i++) {
 		order->opening[i]->pending.opening = false;
 		open_report_early(t, order->opening[i]);

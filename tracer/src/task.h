@@ -30,6 +30,7 @@ struct pending {
 	uint64_t args[6];
 	uint64_t flags;
 	bool walked;
+	bool unread; /* an argument could not be read */
 	bool changes, opening; /* order.c */
 	struct found first, second;
 	uint32_t given; /* the path as the caller wrote it, interned, where a decoder puts the walk off */
@@ -40,6 +41,10 @@ struct task {
 	pid_t tid;
 	pid_t ns_tid, ns_tgid; /* as inside; 0: not looked up yet */
 	struct pending pending;
+	struct own_folder {
+		uint32_t path;
+		bool by_dot, by_name; /* how it was spelled; neither: nothing is put off */
+	} own_folder;
 	bool waits;    /* at its entry, for another task's call to end */
 	bool survivor; /* outlived the main process */
 	pid_t tgid;    /* of a survivor */

@@ -178,6 +178,7 @@ static struct task *on_exec(struct loop *loop, struct task *task)
 	if (request(loop, PTRACE_GETEVENTMSG, task->tid, 0, (uintptr_t)&former) && (pid_t)former != task->tid) {
 		if (task->pending.row != NULL && !task->waits)
 			decode_lost(&loop->tracer, task);
+		decode_settle(&loop->tracer, task);
 		order_end(&loop->tracer, task);
 		task = tasks_rename(&loop->tracer.tasks, (pid_t)former, task->tid);
 	}
@@ -289,8 +290,10 @@ static void handle_end(struct loop *loop, pid_t tid, int status, const struct ru
 		out_killed(loop->tracer.out, tid, task->name, strlen(task->name));
 	if (task != NULL && task->pending.row != NULL && !task->waits)
 		decode_lost(&loop->tracer, task);
-	if (task != NULL)
+	if (task != NULL) {
+		decode_settle(&loop->tracer, task);
 		order_end(&loop->tracer, task);
+	}
 	tasks_remove(&loop->tracer.tasks, tid);
 	if (tid == loop->guest) {
 		loop->result->finished = true;

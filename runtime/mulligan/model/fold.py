@@ -103,7 +103,8 @@ def _entry(raw: RawEntry, own: OwnWrites, links: tuple[str, ...]) -> Entry:
         inherit_content=not made and explained and not folder and not written,
         inherit_mode=not made and explained and not written and not meta & (MetaWhat.MODE | MetaWhat.OWNER),
         inherit_mtime=not made and explained and not mtime_set,
-        inherit_xattrs=not made and explained and not written and MetaWhat.XATTR not in meta,
+        # A change of the owner takes capabilities away, which are an attribute.
+        inherit_xattrs=not made and explained and not written and not meta & (MetaWhat.XATTR | MetaWhat.OWNER),
         links=links,
     )
 
@@ -260,7 +261,7 @@ class _Sight:
                 origin = self.own.where(path).origin
                 if origin is not None:
                     (self.xattrs if what == MetaWhat.XATTR else self.probed).add(origin)
-                    if MetaWhat.XATTR in what:
+                    if what & (MetaWhat.XATTR | MetaWhat.OWNER):
                         self.xattrs.add(origin)
             case Remove(path):
                 origin = self.own.where(path).origin
