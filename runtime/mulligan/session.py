@@ -217,9 +217,9 @@ class Session:
         """The record of one action of the present history. Raises NotFoundError."""
         return self._store.journal.record(self.name, action)
 
-    def rollback(self, action: str) -> None:
+    def rollback(self, action: str, *, on_wait: Callable[[], None] | None = None) -> None:
         """Make the state right after `action` the head. Later actions leave the history; gc drops them."""
-        with self._store.locked(self.name):
+        with self._store.locked(self.name, on_wait):
             self._store.journal.move(self.name, self.head, self._store.journal.head_at(self.name, action))
 
     def branch(self, name: str, at: str | None = None) -> Session:
@@ -284,13 +284,20 @@ class Session:
             head=row.head,
         )
 
-    def apply(self, plan: Plan, *, keep_going: bool = False, progress: Progress | None = None) -> Report:
+    def apply(
+        self,
+        plan: Plan,
+        *,
+        keep_going: bool = False,
+        progress: Progress | None = None,
+        on_wait: Callable[[], None] | None = None,
+    ) -> Report:
         """Carry a plan out: replay what must run again in its own slots, keep the rest, publish the new history.
 
         A replay that fails where it had succeeded (or a replacement that fails) stops the repair, and the head stays
         where it was, unless `keep_going`. Raises ConflictError when the head moved since the plan was made.
         """
-        with self._store.locked(self.name), self._runner.attempt() as attempt:
+        with self._store.locked(self.name, on_wait), self._runner.attempt() as attempt:
             self._store.expect_head(self.name, plan.head)
             replay = Replay(
                 plan,
@@ -325,9 +332,16 @@ class Session:
 
     # -- results
 
-    def commit(self, folder: str, *, guest: str = WORKSPACE, dry_run: bool = False) -> CommitReport:
+    def commit(
+        self,
+        folder: str,
+        *,
+        guest: str = WORKSPACE,
+        dry_run: bool = False,
+        on_wait: Callable[[], None] | None = None,
+    ) -> CommitReport:
         """Write the result below `guest` to a host folder, refusing (in the report) what changed there meanwhile."""
-        with self._store.locked(self.name):
+        with self._store.locked(self.name, on_wait):
             row = self._row()
             real = os.path.realpath(check_host_path(folder))
             after = self._tree_of(self._store.journal.chain(row.head))

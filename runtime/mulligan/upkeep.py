@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def remove(name: str, home: Path | None = None) -> None:
+def remove(name: str, home: Path | None = None, on_wait: Callable[[], None] | None = None) -> None:
     """Remove a session; gc frees what no other session shares with it."""
-    with Store.open(home or default_home(os.environ)) as store, store.locked(name):
+    with Store.open(home or default_home(os.environ)) as store, store.locked(name, on_wait):
         store.remove(name)
 
 

@@ -9,12 +9,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from mulligan import Session, errors
+from mulligan.history.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -263,6 +265,27 @@ def test_several_processes_use_one_session(home: Path) -> None:
     with Session.open("s", home=home) as session:
         assert sorted(session.files.read("/workspace/all").split()) == ["0", "1", "2", "3", "4"]
         assert [r.id for r in session.log()] == ["a1", "a2", "a3", "a4", "a5"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["rollback", "-s", "s", "a1"], ["rm", "s"], ["repair", "-s", "s", "--rerun", "a1"], ["commit", "-s", "s", "."]],
+    ids=lambda command: command[0],
+)
+def test_waiting_for_another_process_is_told(home: Path, tmp_path: Path, command: list[str]) -> None:
+    """Whatever needs a session that is at work says so instead of seeming to hang."""
+    with Session.create("s", home=home) as session:
+        session.run("true")
+    full = [sys.executable, "-m", "mulligan", *command]
+    env = {**os.environ, "MULLIGAN_HOME": str(home)}
+    with Store.open(home) as store, ExitStack() as held:
+        held.enter_context(store.locked("s"))
+        with subprocess.Popen(full, env=env, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as waiting:
+            assert waiting.stderr is not None
+            told = waiting.stderr.readline().decode()
+            held.close()
+        assert "waiting for another process that uses s" in told
+        assert waiting.returncode == 0
 
 
 def test_a_killed_runtime_loses_nothing(home: Path) -> None:

@@ -85,7 +85,7 @@ class FakeSession:
         step = Step(ActionId("a1"), "must_rerun", (Reason("read_changed", "dat:/workspace/x\n", "a0"),))
         return Plan(self.name, 4, changes, (step,))
 
-    def apply(self, plan, *, keep_going, progress):
+    def apply(self, plan, *, keep_going, progress, on_wait):  # noqa: ARG002 - the real one's signature
         """A report."""
         self.asked.append(("apply", keep_going))
         progress(ActionId("a1"), "rerun", 1, 1)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mulligan.cli.options import Caller, example, json_option, pass_caller, session_option
+from mulligan.cli.progress import say_waiting
 from mulligan.model.ids import join, raw_path
 
 if TYPE_CHECKING:
@@ -352,7 +353,7 @@ def rollback_command(caller: Caller, session: str | None, action: str, as_json: 
     from mulligan.cli.render import echo, escape  # noqa: PLC0415
 
     with caller.open(session) as opened:
-        opened.rollback(action)
+        opened.rollback(action, on_wait=lambda: say_waiting(opened.name))
         name, head = opened.name, str(opened.head)
     if as_json:
         print_json({"session": name, "action": action, "head": head})

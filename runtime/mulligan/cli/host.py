@@ -41,8 +41,9 @@ def commit_command(
     from mulligan.cli.jsonview import Json, put_all  # noqa: PLC0415 - not needed for --help
     from mulligan.cli.render import echo, escape  # noqa: PLC0415
 
-    with caller.open(session) as opened, Progress(f"writing to {folder}"):
-        report = opened.commit(folder, dry_run=dry_run)
+    doing = f"comparing with {folder}" if dry_run else f"writing to {folder}"
+    with caller.open(session) as opened, Progress(doing):
+        report = opened.commit(folder, dry_run=dry_run, on_wait=lambda: say_waiting(opened.name))
     if as_json:
         out: Json = {}
         for name in ("written", "removed", "conflicts", "skipped"):
@@ -118,7 +119,7 @@ def rm_command(caller: Caller, name: str, as_json: bool) -> None:
     from mulligan.cli.jsonview import print_json  # noqa: PLC0415
     from mulligan.cli.render import echo, escape  # noqa: PLC0415
 
-    sessions.remove(name, caller.home)
+    sessions.remove(name, caller.home, lambda: say_waiting(name))
     if as_json:
         print_json({"removed": name})
     else:

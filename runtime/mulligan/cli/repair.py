@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mulligan.cli.options import Caller, json_option, pass_caller, session_option
-from mulligan.cli.progress import Progress
+from mulligan.cli.progress import Progress, say_waiting
 from mulligan.errors import HostError, NotFoundError, RepairFailedError, UsageError
 
 if TYPE_CHECKING:
@@ -92,7 +92,9 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
                 _tell_plan(plan, before, dict(replace))
             return
         with Progress("repairing") as progress:
-            report = opened.apply(plan, keep_going=keep_going, progress=telling(progress))
+            report = opened.apply(
+                plan, keep_going=keep_going, progress=telling(progress), on_wait=lambda: say_waiting(opened.name)
+            )
         if as_json:
             caller.print_json(report_json(report))
         else:
