@@ -65,7 +65,7 @@ def base_of(tid: int, fd: int) -> Found:
 
 
 class Walk:
-    """One lookup. `say(kind, path)` is told of every link passed, of the first missing name, or of what is no folder."""
+    """One lookup. `say(kind, path)` is told of every link passed and folder left, the first missing name, what is no folder."""
 
     def __init__(self, tid: int, say: Callable[[str, str], None], *, top: str = "") -> None:
         self._tid = tid
@@ -82,6 +82,8 @@ class Walk:
             if name in ("", "."):
                 continue
             if name == "..":
+                if at != self._top:
+                    self._say("PROBE", at)  # it had to be a folder
                 at = at if at == self._top else os.path.dirname(at).rstrip("/")
                 continue
             last = not any(todo)

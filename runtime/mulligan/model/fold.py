@@ -327,7 +327,7 @@ def check_writes(events: Iterable[Event], raw: Iterable[RawEntry]) -> list[str]:
     own = own_writes(events)
     upper = {entry.path: entry for entry in raw if is_state(entry.path)}
     existed = _existed_before(events)
-    said = _unreported(own, upper)
+    said = _unreported(own, upper, existed)
     for path, found in own.items():
         entry = upper.get(path)
         if found.gone:
@@ -340,7 +340,7 @@ def check_writes(events: Iterable[Event], raw: Iterable[RawEntry]) -> list[str]:
     return said
 
 
-def _unreported(own: OwnWrites, upper: dict[str, RawEntry]) -> list[str]:
+def _unreported(own: OwnWrites, upper: dict[str, RawEntry], existed: set[str]) -> list[str]:
     touched = {path for path, _ in own.items()} | own.changed_folders
     leading = folders_above((*touched, *upper))
     said = []
@@ -350,7 +350,8 @@ def _unreported(own: OwnWrites, upper: dict[str, RawEntry]) -> list[str]:
             if found is None or not found.gone:
                 said.append(f"{path!r} is removed by the layer, and no event tells of it")
         elif entry.kind == "dir":
-            if path not in touched and path not in leading:
+            # The kernel also copies up the folder of an O_TMPFILE, and that of a call that then fails.
+            if path not in touched and path not in leading and (entry.opaque or path not in existed):
                 said.append(f"folder {path!r} is in the layer, and no event tells of it")
         elif found is None or found.gone:
             said.append(f"{path!r} is in the layer, and no event tells of it")
