@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mulligan.model import events as ev
 from mulligan.model.action import LaunchContext
@@ -10,6 +12,9 @@ from mulligan.model.events import MetaWhat, RawEntry
 from mulligan.model.fold import HANDOFF_PROGRAM, check_writes, fold_footprint, fold_manifest, handoff, own_writes
 from mulligan.model.keys import DAT, DIR, ENT, LINKS, MODE, MTIME, SEARCH, XATTR, Key
 from mulligan.model.layer import Manifest
+from mulligan.model.own import OwnWrites
+
+PLACES = st.sampled_from(["/w", "/w/a", "/w/a/b", "/w/a/b/c", "/w/x", "/v", "/v/y"])
 
 
 def fold(*events, raw=None, rootless=False):
@@ -32,6 +37,32 @@ def test_each_kind_of_look_has_its_set():
     )  # fmt: skip
     assert (got.saw, got.stats, got.probed, got.missed) == ({"/w/a"}, {"/w/b"}, {"/w/c"}, {"/w/d"})
     assert (got.linked, got.listed, got.xattrs) == ({"/w/e"}, {"/w/f"}, {"/w/g"})
+
+
+@given(
+    changes=st.lists(
+        st.one_of(
+            st.builds(ev.Create, PLACES), st.builds(ev.Remove, PLACES), st.builds(ev.Rename, PLACES, PLACES, st.booleans()),
+            st.builds(ev.Write, PLACES, st.booleans()), st.builds(ev.Hardlink, PLACES, PLACES),
+        ),
+        max_size=6,
+    ),
+    asked=st.lists(PLACES, min_size=1, max_size=4),
+)  # fmt: skip
+def test_what_is_untouched_is_what_it_was(changes, asked):
+    """A name that counts as untouched, asked at any time, stands for what it was before the action."""
+    own = OwnWrites()
+    for change in (*changes, None):
+        for path in asked:
+            if own.is_untouched(path):
+                assert own.where(path) == (None, path)
+                assert own.at(path) is None
+        if change is not None:
+            own.apply(change)
+    touched = {path for path, _ in own.items()}
+    for path in asked:
+        above = {path[:at] for at in range(1, len(path)) if path[at] == "/"} | {"/", path}
+        assert own.is_untouched(path) is not bool(above & touched)
 
 
 @pytest.mark.parametrize("path", ["/proc/self/maps", "/dev/null", "/sys", "/.mulligan/handoff", "/dev/shm/x"])

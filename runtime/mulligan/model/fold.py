@@ -186,8 +186,17 @@ class _Sight:
         self.connected: list[Connect] = []
         self.incomplete: list[str] = []
         self.credentials = False
+        self._plain: dict[type, set[str]] = {
+            Read: self.saw, Stat: self.stats, Probe: self.probed, Missed: self.missed,
+            Link: self.linked, List: self.listed, XattrRead: self.xattrs,
+        }  # fmt: skip
 
     def take(self, event: Event) -> None:
+        # Nine of ten events are observations, most of them of what the action does not touch: these take a short way.
+        if isinstance(event, (Read, Stat, Probe, Missed, Link, List, XattrRead)) and self._is_plain(event):
+            if is_state(event.path):
+                self._plain[type(event)].add(event.path)
+            return
         match event:
             case Exec():
                 self._exec(event)
@@ -208,6 +217,12 @@ class _Sight:
                     self.own.apply(event)
             case _:
                 assert_never(event)
+
+    def _is_plain(self, event: Read | Stat | Probe | Missed | Link | List | XattrRead) -> bool:
+        """Whether what was seen is what was there before the action, and is told by the set of its kind."""
+        if isinstance(event, Stat) and (event.own_cwd or event.path in self.own.changed_folders):
+            return False
+        return self.own.is_untouched(event.path)
 
     def _observe(self, event: Read | Stat | Probe | Missed | Link | List | XattrRead) -> None:
         path = event.path

@@ -69,6 +69,7 @@ class OwnWrites:
         self._objects: dict[str, Object] = {}
         self._below: dict[str, set[str]] = {}  # folder -> its entries that are, or lead to, a touched name
         self.changed_folders: set[str] = set()
+        self._untouched: set[str] = set()  # folders of which that is known, until the next change
 
     def items(self) -> Iterator[tuple[str, Object]]:
         """Every touched name with its object."""
@@ -77,6 +78,23 @@ class OwnWrites:
     def at(self, path: str) -> Object | None:
         """The object at exactly this name, when the action has touched it."""
         return self._objects.get(path)
+
+    def is_untouched(self, path: str) -> bool:
+        """Whether neither the name nor a folder above it was touched: the common case, and to be told quickly."""
+        if not self._objects:
+            return True
+        if path in self._objects:
+            return False
+        folder = parent(path)
+        if folder in self._untouched:
+            return True
+        at = folder
+        while at not in self._objects:
+            if at == "/":
+                self._untouched.add(folder)
+                return True
+            at = parent(at)
+        return False
 
     def where(self, path: str) -> Where:
         """What stands at a name now, and where that was before the action."""
@@ -146,6 +164,7 @@ class OwnWrites:
 
     def _insert(self, path: str, found: Object) -> None:
         self._objects[path] = found
+        self._untouched.clear()
         while path != "/":
             folder = parent(path)
             entries = self._below.setdefault(folder, set())
