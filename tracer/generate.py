@@ -35,6 +35,7 @@ DATA_NEEDS_EXIT, DATA_UNKNOWN, DATA_FOREIGN = 0x100, 0x200, 0x400
 CLONE_NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 CLONE_UNTRACED, CLONE_NEWTIME = 0x00800000, 0x80
 SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER = 1, 8
+MAP_SHARED = 1  # and a bit of MAP_SHARED_VALIDATE
 PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 4, 24, 28
 # socket(2): the families that a network namespace keeps apart and that a fact can name.
 USUAL_FAMILIES = (0, 1, 2, 10, 16, 17)  # unspecified, unix, inet, inet6, netlink, packet
@@ -121,6 +122,8 @@ def build_test(name: str, traced: int) -> Program:
                 *eperm,
                 *ret(RET_ALLOW),
             )
+        case "shared_mapping":
+            return (low_half(3), Insn(JSET, 0, 1, MAP_SHARED), *ret(traced), *ret(RET_ALLOW))
         case "has_address":
             return (
                 low_half(4),

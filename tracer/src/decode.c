@@ -5,7 +5,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/fs.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cleanup.h"
 
 static const struct call_row call_index[] = {
 #include "call_index_generated.h"
@@ -43,6 +48,9 @@ static const struct decoder_halves decoders[DECODER_COUNT] = {
 	[DECODE_SENDTO] = { sendto_enter, NULL, false },
 	[DECODE_SENDMSG] = { sendmsg_enter, NULL, false },
 	[DECODE_SENDMMSG] = { sendmmsg_enter, NULL, false },
+	[DECODE_SHARE] = { share_enter, NULL, false },
+	[DECODE_AFFINITY_GET] = { affinity_get_enter, NULL, false },
+	[DECODE_AFFINITY_SET] = { affinity_set_enter, NULL, false },
 	[DECODE_CREDENTIALS] = { credentials_enter, credentials_leave, false },
 };
 
@@ -312,6 +320,33 @@ enum after list_enter(struct tracer *t, struct task *task)
 	if (found.what == FOUND_OBJECT && !out_was_seen(t->out, EV_LIST, found.path) &&
 	    walk_fd_type(t, task, fd) == S_IFDIR)
 		out_saw(t->out, EV_LIST, found.path);
+	return AFTER_CONTINUE;
+}
+
+/* Whether a descriptor was opened for reading alone: what is mapped of it can then never be made writable (mmap(2)). */
+static bool only_read(struct tracer *t, const struct task *task, int fd)
+{
+	char name[48], text[256];
+	unsigned flags = O_RDWR;
+
+	snprintf(name, sizeof name, "%d/fdinfo/%d", task->tid, fd);
+	cleanup_fd int info = openat(t->proc_fd, name, O_RDONLY | O_CLOEXEC);
+	ssize_t len = info < 0 ? -1 : read(info, text, sizeof text - 1);
+	if (len <= 0)
+		return false;
+	text[len] = '\0';
+	const char *line = strstr(text, "flags:");
+	return line != NULL && sscanf(line, "flags: %o", &flags) == 1 && (flags & O_ACCMODE) == O_RDONLY;
+}
+
+/* mmap(MAP_SHARED) and shmat: memory that another task may write to. */
+enum after share_enter(struct tracer *t, struct task *task)
+{
+	const uint64_t *args = task->pending.args;
+	bool file = strcmp(task->pending.row->name, "mmap") == 0 && !(args[3] & MAP_ANONYMOUS);
+
+	if (!t->shared_mappings && !(file && !(args[2] & PROT_WRITE) && only_read(t, task, (int)(uint32_t)args[4])))
+		t->shared_mappings = true;
 	return AFTER_CONTINUE;
 }
 

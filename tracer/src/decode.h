@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include "affinity.h"
 #include "order.h"
 #include "out.h"
 #include "syscalls_generated.h"
@@ -29,9 +30,16 @@ const struct call_row *call_find(uint64_t number);
 /* What the walk remembers by the id of a lexical path. */
 struct memo {
 	uint32_t folder_generation; /* a physical path known to be a folder then */
+	bool closed;		    /* which not everybody may search */
 	bool named;		    /* a name of the guest's tree, as was checked once */
-	uint32_t generation[2];     /* by `follow`: the answer below was found then */
-	struct found answer[2];
+	uint32_t version;	    /* of this one name: how often what it is changed */
+	mode_t type;		    /* of what has this name, good for the two below */
+	uint32_t type_generation, type_version;
+	struct answer {
+		uint32_t generation;	/* it was found then */
+		uint32_t end, version;	/* where the walk ended, and which version that was of */
+		struct found found;
+	} answer[2]; /* by `follow` */
 };
 
 struct tracer {
@@ -41,7 +49,9 @@ struct tracer {
 	struct memo *memos;
 	uint32_t memo_capacity;
 	uint32_t generation; /* of names; starts at 1 */
+	bool shared_mappings; /* a task may write into the memory of another one */
 	struct order order;
+	struct affinity affinity;
 	unsigned put_off; /* tasks whose look at their own folder is not reported yet */
 };
 
@@ -63,6 +73,8 @@ void exec_call_free(struct exec_call *exec);
 
 /* A name-changing call succeeded: forget what walks found. */
 void names_changed(struct tracer *t);
+/* The same when what changed is one name, and what it was (an object of this type, 0: not known) is no way to others. */
+void name_changed(struct tracer *t, struct found was);
 void incomplete(struct tracer *t, const char *reason, const char *detail);
 
 /* False: it was killed at its stop (trace.c). */
@@ -134,5 +146,8 @@ enum after bind_enter(struct tracer *t, struct task *task);
 void bind_leave(struct tracer *t, struct task *task, int64_t result);
 enum after sendto_enter(struct tracer *t, struct task *task);
 enum after sendmsg_enter(struct tracer *t, struct task *task);
+enum after share_enter(struct tracer *t, struct task *task);
+enum after affinity_get_enter(struct tracer *t, struct task *task);
+enum after affinity_set_enter(struct tracer *t, struct task *task);
 enum after sendmmsg_enter(struct tracer *t, struct task *task);
 void credentials_leave(struct tracer *t, struct task *task, int64_t result);

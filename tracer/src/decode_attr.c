@@ -44,7 +44,7 @@ static unsigned what_is_set(struct tracer *t, struct task *task)
 static void searching_changed(struct tracer *t, const struct pending *call)
 {
 	if (call->row->param == META_MODE || call->row->param == META_OWNER)
-		names_changed(t);
+		name_changed(t, call->first);
 }
 
 void attr_leave(struct tracer *t, struct task *task, int64_t result)
@@ -62,7 +62,7 @@ enum after attr_fd_enter(struct tracer *t, struct task *task)
 {
 	struct pending *call = &task->pending;
 
-	call->first = walk_fd_name(t, task, (int)(uint32_t)call->args[call->row->path]);
+	call->first = walk_fd(t, task, (int)(uint32_t)call->args[call->row->path]);
 	if (call->first.what == FOUND_OBJECT)
 		out_saw(t->out, EV_PROBE, call->first.path);
 	return AFTER_WANTS_EXIT;

@@ -228,7 +228,7 @@ static uint32_t written_path(struct tracer *t, struct task *task, uint32_t cwd)
 	char name[PATH_MAX], whole[PATH_MAX * 2 + 1];
 	const struct pending *call = &task->pending;
 	ssize_t len = guest_path(t, task, call->args[call->row->path], name);
-	struct found base = { FOUND_OBJECT, S_IFDIR, cwd };
+	struct found base = { .what = FOUND_OBJECT, .type = S_IFDIR, .path = cwd };
 
 	if (len < 0)
 		return out_path(t->out, "", 0);

@@ -47,8 +47,10 @@ static bool is_there(struct tracer *t, struct found found, bool expected, struct
  * stop is over (order.h). What does not hold then was done somewhere else. */
 static void confirm(struct tracer *t, const struct task *task, bool holds)
 {
-	if (!holds)
-		incomplete(t, "unreadable_argument", task->pending.row->name);
+	if (holds)
+		return;
+	names_changed(t);
+	incomplete(t, "unreadable_argument", task->pending.row->name);
 }
 
 /* Names are taken as they are: a symlink in the last place is not followed (open(2) is the exception). */
@@ -83,7 +85,7 @@ void make_leave(struct tracer *t, struct task *task, int64_t result)
 		return;
 	struct stat status;
 	confirm(t, task, call->first.what == FOUND_ABSENT && is_there(t, call->first, true, &status));
-	names_changed(t);
+	name_changed(t, call->first);
 	if (kind == EV_MKNOD && ((call->flags & S_IFMT) == S_IFREG || (call->flags & S_IFMT) == 0))
 		kind = EV_CREATE;
 	out_did(t->out, kind, call->first.path);
@@ -109,7 +111,7 @@ void remove_leave(struct tracer *t, struct task *task, int64_t result)
 		return;
 	struct stat status;
 	confirm(t, task, call->first.what == FOUND_OBJECT && !is_there(t, call->first, false, &status));
-	names_changed(t);
+	name_changed(t, call->first);
 	out_did(t->out, EV_REMOVE, call->first.path);
 }
 
@@ -171,7 +173,8 @@ void rename_leave(struct tracer *t, struct task *task, int64_t result)
 	if (call->row->flags >= 0 && (call->flags & RENAME_WHITEOUT))
 		incomplete(t, "unmodelled", "renameat2(RENAME_WHITEOUT)");
 	confirm(t, task, call->first.what == FOUND_OBJECT && was_renamed(t, call, exchange));
-	names_changed(t);
+	name_changed(t, call->first);
+	name_changed(t, call->second);
 	out_rename(t->out, call->first.path, call->second.path, exchange);
 	if (exchange || call->first.type == S_IFDIR)
 		out_forget(t->out);
@@ -197,7 +200,7 @@ void link_leave(struct tracer *t, struct task *task, int64_t result)
 		return;
 	struct stat status;
 	confirm(t, task, call->second.what == FOUND_ABSENT && is_there(t, call->second, true, &status));
-	names_changed(t);
+	name_changed(t, call->second);
 	if (call->first.what == FOUND_OBJECT)
 		out_hardlink(t->out, call->first.path, call->second.path);
 	else

@@ -1,8 +1,9 @@
 /* open, openat, creat, openat2.
  *
- * An open that may create or write is walked before it happens, to know what was there. A plain one is not: when it
- * succeeds, /proc says what was really opened, which settles races of the arguments with other threads, and when that
- * is just what the caller wrote, no symlink was passed and no walk is needed at all. */
+ * An open that may create or write is walked before it happens, to know what was there. For a plain one that walk tells
+ * all there is to tell, as long as nobody but the caller can change the path between the walk and the kernel's own: it
+ * needs no stop at its exit. Where memory is shared, and where the outcome depends on who opens, /proc says at the exit
+ * what was really opened; when that is just what the caller wrote, no symlink was passed and no walk is needed at all. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -63,6 +64,28 @@ void open_report_early(struct tracer *t, struct task *task)
 		out_saw(t->out, found.type == S_IFREG && !(task->pending.flags & O_PATH) ? EV_READ : EV_PROBE, found.path);
 }
 
+/* Whether the path can be no other when the kernel reads it. */
+static bool alone(const struct tracer *t, const struct task *task)
+{
+	return task->memory != NULL && task->memory->users == 1 && !t->shared_mappings;
+}
+
+/* A plain open whose facts are known before it is made: it is reported. */
+static bool report_at_once(struct tracer *t, struct task *task)
+{
+	struct pending *call = &task->pending;
+
+	if (call->row->decoder != DECODE_OPEN || t->order.changing > 0 || (call->flags & O_NOATIME) || !alone(t, task))
+		return false;
+	struct found found = walk_given(t, task);
+	if (!found.sure)
+		return false;
+	bool reads = found.type == S_IFREG && !(call->flags & (O_PATH | O_DIRECTORY));
+	if (found.what == FOUND_OBJECT)
+		out_saw(t->out, reads ? EV_READ : EV_PROBE, found.path);
+	return true;
+}
+
 enum after open_enter(struct tracer *t, struct task *task)
 {
 	struct pending *call = &task->pending;
@@ -83,7 +106,9 @@ enum after open_enter(struct tracer *t, struct task *task)
 		call->walked = true;
 		if (call->first.what == FOUND_OBJECT)
 			out_saw(t->out, EV_PROBE, call->first.path);
-	} else if (t->order.changing > 0)
+	} else if (report_at_once(t, task))
+		return AFTER_CONTINUE;
+	else if (t->order.changing > 0)
 		open_report_early(t, task);
 	return AFTER_WANTS_EXIT;
 }
@@ -111,7 +136,9 @@ static void report_file(struct tracer *t, const struct pending *call, struct fou
 	bool writes = (call->flags & O_ACCMODE) != O_RDONLY || (call->flags & O_TRUNC);
 
 	if (call->walked && call->first.what == FOUND_ABSENT && (call->flags & O_CREAT)) {
-		names_changed(t);
+		name_changed(t, call->first);
+		if (opened.path != call->first.path)
+			names_changed(t);
 		out_did(t->out, EV_CREATE, opened.path);
 		return;
 	}
@@ -121,6 +148,20 @@ static void report_file(struct tracer *t, const struct pending *call, struct fou
 		out_saw(t->out, EV_READ, opened.path);
 	if (writes)
 		out_write(t->out, opened.path, (call->flags & O_TRUNC) != 0);
+}
+
+/* /proc/PID/mem is another task's memory, and /proc/PID/status tells on which CPUs a task may run. */
+static void look_for_memory(struct tracer *t, const struct pending *call, struct found opened)
+{
+	const char *path = opened.what == FOUND_OBJECT ? intern_bytes(out_paths(t->out), opened.path) : "";
+	const char *name = strrchr(path, '/');
+
+	if (strncmp(path, "/proc/", 6) != 0)
+		return;
+	if (strcmp(name, "/mem") == 0 && (call->flags & O_ACCMODE) != O_RDONLY)
+		t->shared_mappings = true;
+	if (strcmp(name, "/status") == 0)
+		affinity_stop_using(t);
 }
 
 void open_leave(struct tracer *t, struct task *task, int64_t result)
@@ -133,6 +174,7 @@ void open_leave(struct tracer *t, struct task *task, int64_t result)
 	}
 	int fd = (int)result;
 	struct found opened = walk_fd_name(t, task, fd);
+	look_for_memory(t, call, opened);
 	if (opened.what != FOUND_OBJECT) {
 		if (call->walked && call->first.what == FOUND_ABSENT && (call->flags & O_CREAT)) {
 			/* Made, and removed by somebody else before this stop. */

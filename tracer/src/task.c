@@ -31,8 +31,34 @@ void task_drop_pending(struct task *task)
 	task->pending = (struct pending){ 0 };
 }
 
+static void leave_memory(struct task *task)
+{
+	if (task->memory != NULL && --task->memory->users == 0)
+		free(task->memory);
+	task->memory = NULL;
+}
+
+void task_new_memory(struct task *task)
+{
+	leave_memory(task);
+	task->memory = calloc(1, sizeof *task->memory);
+	if (task->memory == NULL)
+		abort();
+	task->memory->users = 1;
+}
+
+void task_share_memory(struct task *task, const struct task *with)
+{
+	if (with->memory == NULL || with->memory == task->memory)
+		return;
+	leave_memory(task);
+	task->memory = with->memory;
+	task->memory->users++;
+}
+
 static void task_free(struct task *task)
 {
+	leave_memory(task);
 	task_drop_pending(task);
 	free(task);
 }

@@ -21,7 +21,13 @@ enum found_what {
 struct found {
 	enum found_what what;
 	mode_t type; /* S_IFMT bits of an object */
+	bool sure;   /* whoever looks finds the same: nothing on the way changes unseen, or is closed to anybody */
 	uint32_t path;
+};
+
+/* What tasks that share their memory have in common. */
+struct memory {
+	unsigned users;
 };
 
 /* A call between its entry and its exit. */
@@ -41,11 +47,16 @@ struct task {
 	pid_t tid;
 	pid_t ns_tid, ns_tgid; /* as inside; 0: not looked up yet */
 	struct pending pending;
+	struct memory *memory; /* NULL: not known yet */
+	bool shares_folder;    /* CLONE_FS: another task may change its working folder */
+	uint32_t cwd, cwd_generation; /* its working folder, good for that generation of names */
 	struct own_folder {
 		uint32_t path;
 		bool by_dot, by_name; /* how it was spelled; neither: nothing is put off */
 	} own_folder;
 	bool waits;    /* at its entry, for another task's call to end */
+	bool held;     /* on T's CPU: affinity.h */
+	bool let_go;   /* it was, and has not stopped since */
 	bool survivor; /* outlived the main process */
 	pid_t tgid;    /* of a survivor */
 	char name[17]; /* of a survivor */
@@ -66,3 +77,6 @@ void tasks_remove(struct tasks *tasks, pid_t tid);
 /* exec from a thread that was not the leader: `from` goes on under the id `to`, whose own task is gone. */
 struct task *tasks_rename(struct tasks *tasks, pid_t from, pid_t to);
 void task_drop_pending(struct task *task);
+/* It has its memory for itself: it was forked, or became another program. */
+void task_new_memory(struct task *task);
+void task_share_memory(struct task *task, const struct task *with);

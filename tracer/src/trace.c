@@ -12,11 +12,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
 #include <sys/user.h>
@@ -153,7 +155,10 @@ static int on_seccomp(struct loop *loop, struct task *task)
 		task->pending.args[i] = info.seccomp.args[i];
 	if (row->flags >= 0)
 		task->pending.flags = (uint32_t)info.seccomp.args[row->flags];
-	return proceed(loop, task);
+	int resume = proceed(loop, task);
+	if (info.seccomp.nr == SYS_chdir || info.seccomp.nr == SYS_fchdir)
+		task->cwd_generation = 0; /* when it stops next, it is where it went */
+	return resume;
 }
 
 static void on_exit_stop(struct loop *loop, struct task *task)
@@ -182,19 +187,47 @@ static struct task *on_exec(struct loop *loop, struct task *task)
 		order_end(&loop->tracer, task);
 		task = tasks_rename(&loop->tracer.tasks, (pid_t)former, task->tid);
 	}
+	task_new_memory(task);
 	if (task->pending.row != NULL)
 		decode_exec_done(&loop->tracer, task);
 	order_end(&loop->tracer, task);
 	return task;
 }
 
+/* The flags of the clone(2) that the task is in; of what is not understood, as if all were shared. */
+static unsigned long creation_flags(struct loop *loop, pid_t tid)
+{
+	struct user_regs_struct registers;
+
+	if (request(loop, PTRACE_GETREGS, tid, 0, (uintptr_t)&registers)) {
+#if defined(__x86_64__)
+		if (registers.orig_rax == SYS_fork)
+			return 0;
+		if (registers.orig_rax == SYS_vfork)
+			return CLONE_VM;
+		if (registers.orig_rax == SYS_clone)
+			return registers.rdi;
+#endif
+	}
+	return CLONE_VM | CLONE_FS;
+}
+
 /* A new task is known from here on, though it may be killed before it stops for the first time. */
-static void on_creation(struct loop *loop, pid_t tid)
+static void on_creation(struct loop *loop, struct task *parent)
 {
 	unsigned long created = 0;
 
-	if (request(loop, PTRACE_GETEVENTMSG, tid, 0, (uintptr_t)&created))
-		(void)tasks_get(&loop->tracer.tasks, (pid_t)created);
+	if (!request(loop, PTRACE_GETEVENTMSG, parent->tid, 0, (uintptr_t)&created))
+		return;
+	unsigned long flags = creation_flags(loop, parent->tid);
+	struct task *child = tasks_get(&loop->tracer.tasks, (pid_t)created);
+	affinity_made(&loop->tracer, parent, (pid_t)created);
+	if (flags & CLONE_FS)
+		parent->shares_folder = child->shares_folder = true;
+	if (flags & CLONE_VM)
+		task_share_memory(child, parent);
+	else
+		task_new_memory(child);
 }
 
 static void handle_stop(struct loop *loop, pid_t tid, int status)
@@ -213,10 +246,11 @@ static void handle_stop(struct loop *loop, pid_t tid, int status)
 		task = on_exec(loop, task);
 		break;
 	case STOP_CREATION:
-		on_creation(loop, tid);
+		on_creation(loop, task);
 		loop->result->other_stops++;
 		break;
 	case STOP_STARTED:
+		affinity_born(&loop->tracer, task);
 		loop->result->other_stops++;
 		break;
 	case STOP_GROUP:
@@ -226,8 +260,11 @@ static void handle_stop(struct loop *loop, pid_t tid, int status)
 		signal = WSTOPSIG(status);
 		break;
 	}
-	if (resume != STAY)
-		request(loop, resume, tid, 0, (uintptr_t)signal);
+	if (resume == STAY)
+		return;
+	if (resume != PTRACE_LISTEN)
+		affinity_stop(&loop->tracer, task);
+	request(loop, resume, tid, 0, (uintptr_t)signal);
 }
 
 /* Tasks that waited for another one's call to end. */
@@ -318,6 +355,7 @@ static void run(struct loop *loop)
 		int status;
 		pid_t tid = wait4(-1, &status, __WALL, &usage);
 
+		affinity_tick(&loop->tracer);
 		if (tid < 0 && errno == EINTR)
 			continue;
 		if (tid < 0) {
@@ -356,7 +394,7 @@ static int start(struct loop *loop, const struct launched *launched)
 
 	if (ptrace(PTRACE_SEIZE, launched->guest_pid, 0, options) < 0)
 		return failed(loop->result, "ptrace(PTRACE_SEIZE)");
-	tasks_get(&loop->tracer.tasks, launched->guest_pid);
+	task_new_memory(tasks_get(&loop->tracer.tasks, launched->guest_pid));
 	cleanup_fd int go = launched->go_fd;
 	if (RETRY(write(go, "!", 1)) != 1)
 		return failed(loop->result, "start");
@@ -397,6 +435,7 @@ int trace_run(const struct launched *launched, struct out *events, struct trace_
 	loop.tracer.out = events;
 	loop.tracer.proc_fd = proc;
 	loop.tracer.generation = 1;
+	affinity_init(&loop.tracer);
 	if (proc < 0)
 		failed(result, "open /proc");
 	else if ((errno = -tasks_init(&loop.tracer.tasks)) != 0)

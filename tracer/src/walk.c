@@ -4,8 +4,9 @@
  * time because a single lookup would not say which symlinks it passed nor which component is missing. `..` is
  * physical: `at` never holds a symlink, so cutting its last component is right.
  *
- * Two things are remembered, both good for one generation of names only: physical folders, which are then passed
- * without a system call, and answers by lexical path. What lies under /proc is never remembered: it changes unseen.
+ * Two things are remembered: physical folders, which are then passed without a system call, and answers by lexical
+ * path. Both are good for one generation of names, which ends when a folder or a symlink moves or goes; an answer also
+ * for one version of the place where the walk ended. What lies under /proc is never remembered: it changes unseen.
  * /proc/self is the *guest's*, and to T, outside its pid namespace, it does not exist: it is filled in by hand. */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,6 +36,7 @@ struct walk {
 	size_t rest_at, rest_len;
 	int links;
 	bool fleeting; /* passed something that changes unseen */
+	bool closed;   /* or a folder that not everybody may search */
 };
 
 static struct found nothing(void)
@@ -45,6 +47,18 @@ static struct found nothing(void)
 void names_changed(struct tracer *t)
 {
 	t->generation++;
+}
+
+static struct memo *memo(struct tracer *t, uint32_t id);
+
+/* Folders and symlinks are the way to other names. Anything else, and a name that was not there, is the end of walks. */
+void name_changed(struct tracer *t, struct found was)
+{
+	if (was.what == FOUND_ABSENT ||
+	    (was.what == FOUND_OBJECT && was.type != 0 && was.type != S_IFDIR && was.type != S_IFLNK))
+		memo(t, was.path)->version++;
+	else
+		names_changed(t);
 }
 
 void walk_free(struct tracer *t)
@@ -173,7 +187,7 @@ static struct found follow_magic(struct walk *w, const char *target, size_t len,
 	memcpy(w->at, target, len + 1);
 	w->at_len = len == 1 ? 0 : len;
 	*on = S_ISDIR(object.st_mode);
-	return (struct found){ FOUND_OBJECT, object.st_mode & S_IFMT, path_id(w->t, w->at, w->at_len) };
+	return (struct found){.what = FOUND_OBJECT, .type = object.st_mode & S_IFMT, .path = path_id(w->t, w->at, w->at_len)};
 }
 
 enum step { STEP_ON, STEP_DONE };
@@ -214,7 +228,7 @@ static struct found missed(struct walk *w, int error, size_t parent, bool last)
 	switch (error) {
 	case ENOENT:
 		saw(w, EV_MISSED, w->at_len);
-		return last ? (struct found){ FOUND_ABSENT, 0, path_id(w->t, w->at, w->at_len) } : nothing();
+		return last ? (struct found){.what = FOUND_ABSENT, .path = path_id(w->t, w->at, w->at_len)} : nothing();
 	case ENOTDIR: /* another task has just replaced the folder */
 	case EACCES:  /* nor may the guest, which has no more rights than T */
 		saw(w, EV_PROBE, parent);
@@ -266,6 +280,14 @@ static bool append(struct walk *w, const struct component *component)
 	return true;
 }
 
+static void remember_folder(struct tracer *t, uint32_t id, mode_t mode)
+{
+	struct memo *folder = memo(t, id);
+
+	folder->folder_generation = t->generation;
+	folder->closed = !(mode & S_IXOTH);
+}
+
 /* `at`, whose parent ends at `parent`, is a new place: what is there? */
 static enum step look(struct walk *w, const struct component *component, size_t parent, struct found *found)
 {
@@ -273,10 +295,12 @@ static enum step look(struct walk *w, const struct component *component, size_t 
 	uint32_t id = out_path(w->t->out, w->at, w->at_len);
 	struct stat st;
 
-	if (memo(w->t, id)->folder_generation == w->t->generation)
+	if (memo(w->t, id)->folder_generation == w->t->generation) {
+		w->closed |= memo(w->t, id)->closed;
 		return STEP_ON;
+	}
 	if (is_own_proc(w, parent)) {
-		*found = (struct found){FOUND_OBJECT, S_IFLNK, id};
+		*found = (struct found){.what = FOUND_OBJECT, .type = S_IFLNK, .path = id};
 		if (through && enter_own_proc(w))
 			return STEP_ON;
 		if (through)
@@ -291,10 +315,12 @@ static enum step look(struct walk *w, const struct component *component, size_t 
 		return follow_link(w, parent, component->last, found);
 	if (S_ISDIR(st.st_mode)) {
 		if (!in_proc(w->at, w->at_len))
-			memo(w->t, id)->folder_generation = w->t->generation;
+			remember_folder(w->t, id, st.st_mode);
+		w->closed |= !(st.st_mode & S_IXOTH);
 		return STEP_ON;
 	}
-	*found = (struct found){FOUND_OBJECT, st.st_mode & S_IFMT, id};
+	*found = (struct found){.what = FOUND_OBJECT, .type = st.st_mode & S_IFMT, .path = id};
+	w->closed |= S_ISREG(st.st_mode) && !(st.st_mode & S_IROTH);
 	if (!component->last || component->folder) {
 		saw(w, EV_PROBE, w->at_len);
 		*found = nothing();
@@ -309,7 +335,7 @@ static enum step step(struct walk *w, struct found *found)
 	size_t parent = w->at_len;
 
 	if (!next_component(w, &component)) {
-		*found = (struct found){FOUND_OBJECT, S_IFDIR, path_id(w->t, w->at, w->at_len)};
+		*found = (struct found){.what = FOUND_OBJECT, .type = S_IFDIR, .path = path_id(w->t, w->at, w->at_len)};
 		return STEP_DONE;
 	}
 	if (component.len == 1 && component.name[0] == '.')
@@ -354,6 +380,11 @@ static bool ends_as_deleted(const char *text, size_t len)
 	return len >= suffix_len && memcmp(text + len - suffix_len, suffix, suffix_len) == 0;
 }
 
+static bool knows_type(const struct tracer *t, const struct memo *known)
+{
+	return known->type_generation == t->generation && known->type_version == known->version;
+}
+
 /* The name that /proc gives an object, if it is the name of that object. */
 static struct found named(struct tracer *t, struct task *task, const char *link, bool typed)
 {
@@ -374,12 +405,16 @@ static struct found named(struct tracer *t, struct task *task, const char *link,
 		if (text[0] != '/')
 			return (struct found){.what = FOUND_NAMELESS};
 		uint32_t id = out_path(t->out, text, (size_t)len);
-		if (!typed && memo(t, id)->named)
-			return (struct found){FOUND_OBJECT, 0, id};
+		struct memo *known = memo(t, id);
+		if (known->named && (!typed || knows_type(t, known)))
+			return (struct found){.what = FOUND_OBJECT, .type = typed ? known->type : 0, .path = id};
 		int named = check_name(t, task, link, text, &object);
 		if (named == NAMED_SO) {
-			memo(t, id)->named = !in_proc(text, (size_t)len) && !ends_as_deleted(text, (size_t)len);
-			return (struct found){FOUND_OBJECT, object.st_mode & S_IFMT, id};
+			known->named = !in_proc(text, (size_t)len) && !ends_as_deleted(text, (size_t)len);
+			known->type = object.st_mode & S_IFMT;
+			known->type_generation = t->generation;
+			known->type_version = known->version;
+			return (struct found){.what = FOUND_OBJECT, .type = known->type, .path = id};
 		}
 		if (named == NAMED_OTHERWISE)
 			break;
@@ -398,7 +433,17 @@ static const char *link_of(int fd, char *buffer, size_t size)
 struct found walk_fd_name(struct tracer *t, struct task *task, int fd)
 {
 	char link[32];
-	return named(t, task, link_of(fd, link, sizeof link), false);
+	/* Nobody else moves its working folder, and a move of the folder itself is a new generation. */
+	bool steady = fd == AT_FDCWD && task->memory != NULL && !task->shares_folder;
+
+	if (steady && task->cwd_generation == t->generation)
+		return (struct found){.what = FOUND_OBJECT, .path = task->cwd};
+	struct found found = named(t, task, link_of(fd, link, sizeof link), false);
+	if (steady && found.what == FOUND_OBJECT) {
+		task->cwd = found.path;
+		task->cwd_generation = t->generation;
+	}
+	return found;
 }
 
 struct found walk_fd(struct tracer *t, struct task *task, int fd)
@@ -418,19 +463,30 @@ mode_t walk_fd_type(struct tracer *t, struct task *task, int fd)
 
 /* Whether a descriptor's object is a folder to begin a walk in. One of a file or of a symlink (O_PATH) is none, and what
  * was found "below" it must not be remembered as what the name leads to. */
-static bool is_folder(struct tracer *t, uint32_t id)
+static bool is_folder(struct tracer *t, uint32_t id, bool *closed)
 {
 	const struct intern *paths = out_paths(t->out);
 	const char *path = intern_bytes(paths, id);
 	struct stat st;
 
-	if (memo(t, id)->folder_generation == t->generation)
+	if (memo(t, id)->folder_generation == t->generation) {
+		*closed = memo(t, id)->closed;
 		return true;
+	}
 	if (lstat(path, &st) < 0 || !S_ISDIR(st.st_mode))
 		return false;
 	if (!in_proc(path, intern_len(paths, id)))
-		memo(t, id)->folder_generation = t->generation;
+		remember_folder(t, id, st.st_mode);
+	*closed = !(st.st_mode & S_IXOTH);
 	return true;
+}
+
+static void remember_answer(struct tracer *t, uint32_t key, const struct walk *w, struct found found)
+{
+	uint32_t end = path_id(t, w->at, w->at_len);
+	uint32_t version = memo(t, end)->version; /* which may move the memos */
+
+	memo(t, key)->answer[w->follow] = (struct answer){t->generation, end, version, found};
 }
 
 struct found walk_at(struct tracer *t, struct task *task, struct walk_from from, const char *path, size_t len)
@@ -445,12 +501,12 @@ struct found walk_at(struct tracer *t, struct task *task, struct walk_from from,
 	w.follow = from.follow;
 	w.at_len = w.root_len = 0;
 	w.links = 0;
-	w.fleeting = false;
+	w.fleeting = w.closed = false;
 	if (path[0] != '/' || from.in_root) {
 		struct found base = walk_fd_name(t, task, from.dirfd);
 		if (base.what != FOUND_OBJECT)
 			return base; /* deleted, or no folder at all: nothing can be found from there */
-		if (!is_folder(t, base.path)) {
+		if (!is_folder(t, base.path, &w.closed)) {
 			out_saw(t->out, EV_PROBE, base.path);
 			return nothing();
 		}
@@ -471,19 +527,18 @@ struct found walk_at(struct tracer *t, struct task *task, struct walk_from from,
 	size_t skip = path[0] == '/' && w.at_len == 0 ? 1 : 0;
 	uint32_t key = out_path(t->out, w.rest + skip, w.at_len + 1 + len - skip);
 	bool memorable = !from.in_root;
-	struct memo *known = memo(t, key);
-	if (memorable && known->generation[from.follow] == t->generation)
-		return known->answer[from.follow];
+	const struct answer *known = &memo(t, key)->answer[from.follow];
+	if (memorable && known->generation == t->generation && memo(t, known->end)->version == known->version)
+		return known->found;
 
 	memcpy(w.rest, path, len);
 	w.rest_at = 0;
 	w.rest_len = len;
 	while (step(&w, &found) == STEP_ON)
 		;
-	if (memorable && !w.fleeting && !in_proc(w.at, w.at_len) && found.what != FOUND_NAMELESS) {
-		known = memo(t, key);
-		known->generation[from.follow] = t->generation;
-		known->answer[from.follow] = found;
-	}
+	bool steady = !w.fleeting && !in_proc(w.at, w.at_len) && found.what != FOUND_NAMELESS;
+	found.sure = steady && !(w.closed && found.what == FOUND_OBJECT);
+	if (memorable && steady)
+		remember_answer(t, key, &w, found);
 	return found;
 }
