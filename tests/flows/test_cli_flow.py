@@ -201,6 +201,14 @@ def test_rm_and_gc_free_the_space(job):
     job("rm", "job", status=errors.NotFoundError.exit_code)
 
 
+def test_doctor_looks_at_the_store_too(call, tmp_path):
+    """A store that no command can use is no machine that can run Mulligan; the remedy is told."""
+    (tmp_path / "file").write_text("")
+    out = call("doctor", status=errors.HostError.exit_code, MULLIGAN_HOME=str(tmp_path / "file")).decode()
+    assert "store: set MULLIGAN_HOME to a folder" in out
+    assert "can run Mulligan" not in out
+
+
 def test_doctor_says_what_there_is(call):
     """Doctor tries the host's features; here, where the other tests run, nothing needed is missing."""
     told = call.json("doctor")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,13 @@ import click
 
 from mulligan.cli.options import Caller, example, json_option, pass_caller, session_option
 from mulligan.cli.progress import Progress, say_waiting
-from mulligan.errors import ConflictError, HostError
+from mulligan.errors import ConflictError, HostError, MulliganError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from mulligan.sandbox.hosts import HostFeatures
+    from mulligan.sandbox.hosts import Feature
     from mulligan.upkeep import SessionInfo
 
 CONFLICTS_NAMED = 3
@@ -153,22 +155,43 @@ def doctor_command(caller: Caller, as_json: bool) -> None:
     from mulligan.history.store import default_home  # noqa: PLC0415 - not needed for --help
     from mulligan.sandbox.hosts import HostFeatures  # noqa: PLC0415 - not needed for --help
 
+    home = caller.home or default_home(caller.environ)
     with Progress("trying the host's features"):
-        found = HostFeatures.probe(caller.home or default_home(caller.environ), caller.environ)
-    _tell_features(caller, found, as_json=as_json)
+        store = _store_feature(home)
+        found = HostFeatures.probe(home if store.ok else None, caller.environ)
+    _tell_features(caller, [*found.features, store], as_json=as_json)
 
 
-def _tell_features(caller: Caller, found: HostFeatures, *, as_json: bool) -> None:
+def _store_feature(home: Path) -> Feature:
+    """Whether the store can be used, or made where it is to be."""
+    from mulligan.history.store import Store  # noqa: PLC0415 - not needed for --help
+    from mulligan.sandbox.hosts import Feature  # noqa: PLC0415 - not needed for --help
+
+    ok, detail, remedy = True, str(home), ""
+    if os.path.exists(home):  # Path.exists raises where a folder above is closed
+        try:
+            Store.open(home).close()
+        except MulliganError as error:
+            ok, detail, remedy = False, error.message, error.remedy
+    else:
+        above = next(folder for folder in home.absolute().parents if os.path.exists(folder))
+        if not os.access(above, os.W_OK | os.X_OK):
+            ok, detail = False, f"{home} cannot be made in {above}: no permission"
+            remedy = "make that folder writable for this user, or set MULLIGAN_HOME"
+    return Feature("store", ok, detail, "everything", remedy, required=True)
+
+
+def _tell_features(caller: Caller, features: Sequence[Feature], *, as_json: bool) -> None:
     from mulligan.cli.render import echo, table  # noqa: PLC0415 - not needed for --help
 
-    missing = [f for f in found.features if not f.ok and f.required]
+    missing = [f for f in features if not f.ok and f.required]
     if as_json:
         fields = ("name", "ok", "required", "detail", "needed_for", "remedy")
-        caller.print_json({"ready": not missing, "features": [{k: getattr(f, k) for k in fields} for f in found.features]})
+        caller.print_json({"ready": not missing, "features": [{k: getattr(f, k) for k in fields} for f in features]})
     else:
         marks = {True: "yes", False: "no"}
-        table(("", "FEATURE", "FOUND", "NEEDED FOR"), [(marks[f.ok], f.name, f.detail, f.needed_for) for f in found.features])
-        for feature in found.features:
+        table(("", "FEATURE", "FOUND", "NEEDED FOR"), [(marks[f.ok], f.name, f.detail, f.needed_for) for f in features])
+        for feature in features:
             if not feature.ok and feature.remedy:
                 echo(f"{feature.name}: {feature.remedy}")
         if not missing:
