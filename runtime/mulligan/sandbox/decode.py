@@ -40,7 +40,7 @@ def decode_events(stream: bytes | bytearray) -> Facts:
         return _Decoder().take(stream)
     except TracerError:
         raise
-    except (msgspec.DecodeError, KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
+    except (msgspec.DecodeError, LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         message = f"the tracer's event stream does not follow its protocol: {type(error).__name__}: {error}"
         raise TracerError(message, remedy="the action was discarded; please report this") from error
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mulligan.errors import TracerError
 from mulligan.model import events as ev
@@ -15,7 +18,7 @@ from mulligan.sandbox.decode import decode_events
 HELLO, END = [0, 1, "x86_64"], [60, 3, 2]
 
 
-def frame(*events: list[object]) -> bytes:
+def frame(*events: object) -> bytes:
     """One frame of the wire."""
     body = msgspec.msgpack.encode(list(events))
     return len(body).to_bytes(4, "little") + body
@@ -93,3 +96,73 @@ def test_fifty_thousand_facts_take_a_fifth_of_a_second() -> None:
         assert len(decode_events(stream).events) == 50_000
         best = min(best, time.perf_counter() - started)
     assert best < 0.2
+
+
+WHOLE = frame(HELLO) + frame(
+    [1, 0, b"/a"], [1, 1, b"/b"], [2, 0, b"sh\0-c"], [10, 0], [11, 1, 0], [24, 0, 1, 1], [28, 0, 5], [30, 7, 0, 0, 0, 1, 0],
+    [31, 1, "inet", b"1.2.3.4", 80, 0], [33, 9, b"x"], [40, "walk_failed", b"5"],
+    [50, 1, "file", 0o644, 1, 2, 3, 4, 1, 9, b"", 0, False, [[b"user.x", b"\0"]]],
+) + frame(END)  # fmt: skip
+
+
+def told_or_refused(stream: bytes) -> None:
+    """Facts of the model's own types, or a TracerError; nothing else."""
+    try:
+        facts = decode_events(stream)
+    except TracerError:
+        return
+    assert all(type(event).__module__ == ev.__name__ for event in facts.events)
+    assert all(isinstance(entry.path, str) for entry in facts.entries)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.binary(max_size=8) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=15) | st.dictionaries(st.text(max_size=4) | st.integers(0, 60), inner, max_size=3),
+    max_leaves=20,
+)
+
+
+@given(frames=st.lists(VALUES, max_size=4))
+def test_any_values_are_told_or_refused(frames: list[Any]) -> None:
+    """Frames that hold any MessagePack values give facts or a TracerError, and never another exception."""
+    told_or_refused(frame(HELLO) + b"".join(frame(value) for value in frames) + frame(END))
+    bodies = [msgspec.msgpack.encode(value) for value in frames]
+    told_or_refused(b"".join(len(body).to_bytes(4, "little") + body for body in bodies))
+
+
+@given(
+    kind=st.sampled_from([*range(4), *range(10, 17), *range(20, 29), *range(30, 34), 40, 50, 60]),
+    rest=st.lists(VALUES, max_size=14),
+)
+def test_any_fields_are_told_or_refused(kind: int, rest: list[Any]) -> None:
+    """An event of a known kind with any fields gives facts or a TracerError."""
+    told_or_refused(frame(HELLO, [1, 0, b"/a"], [2, 0, b"a"]) + frame([kind, *rest], END))
+
+
+@given(
+    changes=st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=5),
+    cut=st.integers(0, 40),
+)
+def test_damaged_streams_are_told_or_refused(changes: list[tuple[int, int]], cut: int) -> None:
+    """A whole stream of which bytes were changed, or that was cut off, gives facts or a TracerError."""
+    damaged = bytearray(WHOLE)
+    for at, value in changes:
+        damaged[at] = value
+    told_or_refused(bytes(damaged))
+    told_or_refused(bytes(damaged[: len(damaged) - cut]))
+
+
+@given(noise=st.binary(max_size=200))
+def test_noise_is_refused(noise: bytes) -> None:
+    """Bytes of no meaning are a TracerError."""
+    with pytest.raises(TracerError):
+        decode_events(noise)
+
+
+@pytest.mark.parametrize(
+    "body", [b"\x91" * 100_000 + b"\xc0", b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff"]
+)
+def test_bombs_are_refused(body: bytes) -> None:
+    """Values nested without end, and lengths beyond the frame, are a TracerError, and cost no memory."""
+    with pytest.raises(TracerError):
+        decode_events(frame(HELLO) + len(body).to_bytes(4, "little") + body + frame(END))
