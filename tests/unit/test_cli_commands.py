@@ -222,6 +222,10 @@ def test_repair_takes_changes_in_any_mix(fake, tmp_path, capsys):
     }  # fmt: skip
     assert json.loads(capsys.readouterr().out)["applied"] is False
     assert [a[0] for a in fake.asked] == ["plan"]
+    patch = f"/workspace/c={tmp_path / 'fixed'}"
+    assert cli.main(["repair", "-s", "job", "--patch", patch, "--at", "a2", "--dry-run"], {}) == 0
+    assert fake.asked[-1][1] == (Patch("/workspace/c", b"\x00v", "a2"),)
+    assert cli.main(["repair", "-s", "job", "--drop", "a1", "--at", "a2"], {}) == errors.UsageError.exit_code
 
 
 def test_repair_shows_reasons_escaped(fake, capsys):

@@ -57,6 +57,9 @@ _SAYINGS = {
     metavar="PATH=FILE",
     help="PATH should have had FILE's content from its last writer on (FILE - is stdin).",
 )
+@click.option(
+    "--at", metavar="ACTION", help="Let the patches stand right after this action, not after their paths' last writers."
+)
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.option("--keep-going", is_flag=True, help="Apply the repair even if an action that had succeeded fails now.")
 @json_option
@@ -68,6 +71,7 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
     drop: tuple[str, ...],
     rerun: tuple[str, ...],
     patch: tuple[str, ...],
+    at: str | None,
     dry_run: bool,
     keep_going: bool,
     as_json: bool,
@@ -79,7 +83,7 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
     """
     from mulligan.cli.jsonview import plan_json, report_json  # noqa: PLC0415 - not needed for --help
 
-    changes = _changes(replace, drop, rerun, patch)
+    changes = _changes(replace, drop, rerun, patch, at)
     if not changes:
         raise UsageError("say what to correct: --replace, --drop, --rerun or --patch", remedy="see `mulligan repair --help`")
     with caller.open(session) as opened:
@@ -116,18 +120,20 @@ def telling(progress: Progress) -> Callable[[ActionId, str, int, int], None]:
 
 
 def _changes(
-    replace: Sequence[tuple[str, str]], drop: Sequence[str], rerun: Sequence[str], patch: Sequence[str]
+    replace: Sequence[tuple[str, str]], drop: Sequence[str], rerun: Sequence[str], patch: Sequence[str], at: str | None
 ) -> list[Change]:
     from mulligan.model.change import Drop, Patch, Replace, Rerun  # noqa: PLC0415 - not needed for --help
 
     out: list[Change] = [Replace(action, text) for action, text in replace]
     out += [Drop(action) for action in drop]
     out += [Rerun(action) for action in rerun]
+    if at is not None and not patch:
+        raise UsageError("--at says where a patch stands, and there is none", remedy="add --patch PATH=FILE")
     for one in patch:
         path, sep, file = one.rpartition("=") if not Path(one.partition("=")[2]).exists() else one.partition("=")
         if not sep or not path or not file:
             raise UsageError(f"--patch {one!r} is not of the form PATH=FILE")
-        out.append(Patch(path, _content(file)))
+        out.append(Patch(path, _content(file), at))
     return out
 
 
