@@ -156,7 +156,9 @@ class Runner:
 
     def seen(self, records: Iterable[Record]) -> dict[str, tuple[int, int, int]]:
         """The versions of the base's files that the records relied on, absent ones too: those files are live on the host."""
-        paths = {path for record in records for path in record.footprint.observed_paths() if self.base.bound(path) is not None}
+        tops = tuple(target for _, target in self.base.binds)  # most paths lie under none of them, and that is quickly told
+        observed = {path for record in records for path in record.footprint.observed_paths() if path.startswith(tops)}
+        paths = {path for path in observed if self.base.bound(path) is not None}
         merely_passed = {path for record in records for path in record.footprint.probed}
         for record in records:
             merely_passed -= record.footprint.saw | record.footprint.stats | record.footprint.listed

@@ -341,7 +341,7 @@ def check_writes(events: Iterable[Event], raw: Iterable[RawEntry]) -> list[str]:
     events = [event for event in events if not isinstance(event, Exec)]
     own = own_writes(events)
     upper = {entry.path: entry for entry in raw if is_state(entry.path)}
-    existed = _existed_before(events)
+    existed = _ExistedBefore(events)
     said = _unreported(own, upper, existed)
     for path, found in own.items():
         entry = upper.get(path)
@@ -355,7 +355,7 @@ def check_writes(events: Iterable[Event], raw: Iterable[RawEntry]) -> list[str]:
     return said
 
 
-def _unreported(own: OwnWrites, upper: dict[str, RawEntry], existed: set[str]) -> list[str]:
+def _unreported(own: OwnWrites, upper: dict[str, RawEntry], existed: _ExistedBefore) -> list[str]:
     touched = {path for path, _ in own.items()} | own.changed_folders
     leading = folders_above((*touched, *upper))
     said = []
@@ -373,12 +373,20 @@ def _unreported(own: OwnWrites, upper: dict[str, RawEntry], existed: set[str]) -
     return said
 
 
-def _existed_before(events: Iterable[Event]) -> set[str]:
-    """Names that the events show to have existed before the action."""
-    seen = _Sight()
-    for event in events:
-        seen.take(event)
-    return seen.saw | seen.stats | seen.probed | seen.listed | seen.linked | seen.xattrs | seen.overwrote
+class _ExistedBefore:
+    """Names that the events show to have existed before the action. Worked out when the first one is asked for."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._events = events
+        self._names: set[str] | None = None
+
+    def __contains__(self, path: str) -> bool:
+        if self._names is None:
+            seen = _Sight()
+            for event in self._events:
+                seen.take(event)
+            self._names = seen.saw | seen.stats | seen.probed | seen.listed | seen.linked | seen.xattrs | seen.overwrote
+        return path in self._names
 
 
 def _hidden(path: str, upper: dict[str, RawEntry]) -> bool:
