@@ -92,9 +92,9 @@ def test_fifty_thousand_facts_take_a_fifth_of_a_second() -> None:
     stream += frame(END)
     best = 9.0
     for _ in range(3):
-        started = time.perf_counter()
+        started = time.process_time()
         assert len(decode_events(stream).events) == 50_000
-        best = min(best, time.perf_counter() - started)
+        best = min(best, time.process_time() - started)
     assert best < 0.2
 
 
