@@ -205,7 +205,7 @@
 [203] = {"sched_setaffinity", DECODE_AFFINITY_SET, false, false, -1, -1, -1, -1, -1, 0},
 [204] = {"sched_getaffinity", DECODE_AFFINITY_GET, false, false, -1, -1, -1, -1, -1, 0},
 [205] = {"set_thread_area", DECODE_NONE, false, false, -1, -1, -1, -1, -1, 0},
-[206] = {"io_setup", DECODE_NONE, false, false, -1, -1, -1, -1, -1, 0},
+[206] = {"io_setup", DECODE_SHARE, false, false, -1, -1, -1, -1, -1, 0},
 [207] = {"io_destroy", DECODE_NONE, false, false, -1, -1, -1, -1, -1, 0},
 [208] = {"io_getevents", DECODE_NONE, false, false, -1, -1, -1, -1, -1, 0},
 [209] = {"io_submit", DECODE_NONE, false, false, -1, -1, -1, -1, -1, 0},

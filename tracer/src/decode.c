@@ -339,7 +339,7 @@ static bool only_read(struct tracer *t, const struct task *task, int fd)
 	return line != NULL && sscanf(line, "flags: %o", &flags) == 1 && (flags & O_ACCMODE) == O_RDONLY;
 }
 
-/* mmap(MAP_SHARED) and shmat: memory that another task may write to. */
+/* mmap(MAP_SHARED) and shmat: memory that another task may write to. io_setup: that the kernel may. */
 enum after share_enter(struct tracer *t, struct task *task)
 {
 	const uint64_t *args = task->pending.args;
