@@ -13,19 +13,35 @@ from hypothesis import strategies as st
 GUEST = "/workspace/fsops"
 Command = str | tuple[str, ...]
 
-PATHS = ["t/a", "t/b", "t/d", "t/d/x", "t/d/y", "t/e", "t/e/x", "t/l", "t/d/l", "/workspace/t/a", "/workspace/t/d", "x", "a"]
+PATHS = [
+    "t/a",
+    "t/a",
+    "t/b",
+    "t/d",
+    "t/d",
+    "t/d/x",
+    "t/d/y",
+    "t/e",
+    "t/e/x",
+    "t/l",
+    "t/d/l",
+    "/workspace/t/a",
+    "/workspace/t/d",
+    "x",
+]
 
 path = st.sampled_from(PATHS)
 word = st.sampled_from(["one", "two", "three33", ""])
-mode = st.sampled_from(["600", "755", "711", "640", "4755", "2775"])
+mode = st.sampled_from(["600", "755", "711", "640", "500", "4755", "2775"])
 target = st.sampled_from(["a", "d", "e/x", "../a", "/workspace/t/d", "l", "d/../b"])
 file_op = st.one_of(
     st.tuples(st.sampled_from("waepqMT"), path, word),
     st.tuples(st.sampled_from("crlxC"), path, path),
     st.tuples(st.sampled_from("umdovfzSLRAWYGBV"), path),
-    st.tuples(st.sampled_from("umS"), path),
+    st.tuples(st.sampled_from("uSSBGR"), path),
     st.tuples(st.just("t"), path, st.sampled_from(["0", "2", "9"])),
     st.tuples(st.sampled_from("hH"), path, mode),
+    st.tuples(st.just("h"), st.just("/"), st.sampled_from(["755", "711"])),
     st.tuples(st.just("k"), path, st.sampled_from(["1", "5000"])),
     st.tuples(st.just("O"), path, st.sampled_from(["0", "7"])),
     st.tuples(st.just("X"), path, word),
@@ -71,11 +87,18 @@ class Edit:
     instead: Command
     path: str
     value: str
+    more: tuple[str, ...]
+
+    def of(self, command: Command) -> Command:
+        """What the action is replaced by: another one, or the same with one operation more."""
+        if self.kind == "replace":
+            return self.instead
+        return f"{command}; {quoted(self.more)}" if isinstance(command, str) else (*command, *self.more)
 
 
-KINDS = ["replace", "replace", "replace", "drop", "rerun", "patch"]
+KINDS = ["replace", "more", "more", "more", "drop", "rerun", "patch"]
 patched = st.sampled_from(["/workspace/t/a", "/workspace/t/b", "/workspace/t/d/x", "/workspace/t/e/x"])
-edit = st.builds(Edit, st.integers(0, 9), st.sampled_from(KINDS), command, patched, word)
+edit = st.builds(Edit, st.integers(0, 9), st.sampled_from(KINDS), command, patched, word, file_op)
 edits = st.lists(edit, min_size=1, max_size=3, unique_by=lambda one: one.number)
 
 

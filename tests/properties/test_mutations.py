@@ -12,6 +12,8 @@ from twins import act, repaired
 from mulligan.errors import MulliganError
 from mulligan.model import events as ev
 from mulligan.model.fold import check_writes
+from mulligan.model.footprint import OBSERVED
+from mulligan.model.keys import KeyKind
 from mulligan.sandbox import tracer
 from mulligan.sandbox.decode import Facts, decode_events
 from mulligan.sandbox.layer import OpenLayer
@@ -34,6 +36,17 @@ EXAMPLES: dict[type, tuple[str, str, str, str]] = {
     ev.Symlink: ("w t/x one", "w t/x two", "s x t/y", "R t/y"),
     ev.Mknod: ("w t/x one", "w t/x two", "f t/y", "S t/y"),
     ev.Meta: ("w t/f one", "w t/f two", "h t/f 600", "R t/f"),
+}
+
+# The same for each kind of key that an observation stands for.
+KEYS: dict[tuple[str, KeyKind], tuple[str, ...]] = {
+    ("saw", "dat"): ("w t/x one", "w t/x two", "R t/x"),
+    ("stats", "meta.mtime"): ("k t/f 1", "k t/f 2", "S t/f"),
+    ("stats", "meta.mode"): ("h t/f 600", "h t/f 640", "S t/f"),
+    ("stats", "meta.links"): ("S t/f", "l t/f t/g", "S t/f"),
+    ("xattrs", "meta.xattr"): ("X t/f one", "X t/f two", "G t/f"),
+    ("linked", "ent"): ("s f t/l", "s d t/l", "Y t/l"),
+    ("missed", "ent"): ("S t", "w t/y two", "R t/y"),
 }
 
 
@@ -60,9 +73,9 @@ def project(tmp_path: Path, fsops: Path) -> Path:
     return folder
 
 
-def repair(home: Path, project: Path, kind: type) -> None:
-    """Run and repair the example of a kind; AssertionError where it is not what a full run gives."""
-    was, instead, *rest = (act(["/workspace/fsops", *text.split()]) for text in EXAMPLES[kind])
+def repair(home: Path, project: Path, example: tuple[str, ...]) -> None:
+    """Run and repair an example; AssertionError where it is not what a full run gives."""
+    was, instead, *rest = (act(["/workspace/fsops", *text.split()]) for text in example)
     repaired(home, act("true"), [was, *rest], {0: instead}, project=project)
 
 
@@ -77,11 +90,22 @@ def test_a_kind_of_fact_that_is_dropped(
         facts.events[:] = [event for event in facts.events if not isinstance(event, kind)]
         return facts
 
-    repair(home, project, kind)
+    repair(home, project, EXAMPLES[kind])
     assert not writes_are_true
     monkeypatch.setattr(tracer, "decode_events", decode)
     try:
-        repair(home, project, kind)
+        repair(home, project, EXAMPLES[kind])
     except (AssertionError, MulliganError):
         return
     assert writes_are_true
+
+
+@pytest.mark.parametrize(("name", "kind"), KEYS, ids=str)
+def test_a_kind_of_key_that_is_forgotten(
+    name: str, kind: KeyKind, home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The example passes as it is, and fails as soon as an observation no longer stands for one kind of key."""
+    repair(home, project, KEYS[name, kind])
+    monkeypatch.setitem(OBSERVED, name, tuple(one for one in OBSERVED[name] if one != kind))
+    with pytest.raises((AssertionError, MulliganError)):
+        repair(home, project, KEYS[name, kind])

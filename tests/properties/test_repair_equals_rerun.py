@@ -41,6 +41,9 @@ def project(tmp_path_factory: pytest.TempPathFactory, fsops: Path) -> Path:
     (folder / "t" / "d").mkdir(parents=True)
     (folder / "t" / "e").mkdir()
     (folder / "t" / "a").write_text("base a")
+    (folder / "t" / "b").write_text("base b")
+    (folder / "t" / "e" / "x").symlink_to("../a")
+    (folder / "t" / "l").symlink_to("d")
     (folder / "t" / "d" / "x").write_text("base x")
     return folder
 
@@ -94,9 +97,10 @@ def repair(session: Session, slots: list[Slot], edits: tuple[Edit, ...]) -> list
     for number, slot in enumerate(slots):
         edit = numbers.get(number)
         kind = "" if edit is None or (slot.patch is not None and edit.kind != "drop") else edit.kind
-        if edit is not None and kind == "replace":
-            changes.append(Replace(slot.id, _asked(edit.instead)))
-            corrected.append(Slot(slot.id, edit.instead))
+        if edit is not None and kind in ("replace", "more"):
+            instead = edit.of(slot.command)
+            changes.append(Replace(slot.id, _asked(instead)))
+            corrected.append(Slot(slot.id, instead))
         elif kind == "drop":
             changes.append(Drop(slot.id))
         else:
