@@ -154,7 +154,7 @@ def test_guest(name: str, worlds: Worlds) -> None:
 
 COMMANDS = {
     "shell": "set -e; mkdir d; for i in a b c; do echo $i > d/$i.txt; done; cat d/*.txt > all; cd d; ln -s ../all l; cat l; test -w a.txt",
-    "python": '/usr/bin/python3 -c \'import json, subprocess; subprocess.run(["ls", "/usr/share/perl5"]); open("x", "w").write("1")\'',
+    "python3": '/usr/bin/python3 -c \'import json, subprocess; subprocess.run(["ls", "/usr/share/perl5"]); open("x", "w").write("1")\'',
     "gcc": "echo '#include <stdio.h>' > a.c; echo 'int main(void) { return puts(\"x\") < 0; }' >> a.c; gcc -O1 a.c -o a && ./a",
     "tar": "mkdir -p a/b; seq 9 > a/n; ln a/n a/b/hard; ln -s n a/l; tar cf a.tar a; rm -r a; tar xf a.tar; find a | sort; gzip a.tar",
     "perl": 'perl -MFile::Temp -e \'my $t = File::Temp->new; rename "nothing", "there"; print -s $t\'',
