@@ -9,6 +9,7 @@ import ctypes
 import os
 import select
 import shutil
+import signal
 import subprocess
 import time
 from contextlib import suppress
@@ -48,7 +49,11 @@ def lacking(reason: str) -> None:
 
 
 def pytest_configure() -> None:
-    """Whatever a test leaves running becomes our child, so that it can be found."""
+    """Whatever a test leaves running becomes our child, so that it can be found; Ctrl-C is heard.
+
+    A shell starts its background jobs with SIGINT ignored, and that is inherited (POSIX, sh, "Asynchronous Lists").
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if not os.access(".", os.W_OK):  # a checkout that belongs to somebody else: no place for found examples
         settings.register_profile("read-only", database=None)
         settings.load_profile("read-only")
