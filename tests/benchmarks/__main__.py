@@ -72,7 +72,8 @@ def main() -> None:
             arena = Arena.build(folder / "arena", project, programs)
             if git:
                 arena.prepare(["git", "-C", "repository", "update-index", "-q", "--refresh"])
-            b2_tracing.measure(arena, works, table, each, reprozip=not options.quick, tracers=options.tracer)
+            slow = {"reprozip": not options.quick, "least": 2 if options.quick else 3}
+            b2_tracing.measure(arena, works, table, each, tracers=options.tracer, **slow)
             arena.close()
         if "b6" in wanted:
             b6_ingest.measure(folder / "b6", project, table, each)

@@ -46,7 +46,14 @@ def report(table: Table, work: Work, times: dict[str, Times]) -> None:
 
 
 def measure(
-    arena: Arena, works: Sequence[Work], table: Table, budget_s: float, *, reprozip: bool, tracers: Sequence[Path] = ()
+    arena: Arena,
+    works: Sequence[Work],
+    table: Table,
+    budget_s: float,
+    *,
+    reprozip: bool,
+    least: int = 3,
+    tracers: Sequence[Path] = (),
 ) -> None:
     """The lines of B2, or B8."""
     for work in works:
@@ -55,7 +62,7 @@ def measure(
             table.note(f"{work.name}: no {', '.join(missing)} here")
             continue
         ways = ways_of(arena, work, reprozip=reprozip, tracers=tracers)
-        report(table, work, interleave(ways, budget_s))
+        report(table, work, interleave(ways, budget_s, least))
     for peer in ("strace", "reprozip"):
         if not arena.has(peer):
             table.note(f"{peer}: not in the PATH")

@@ -103,24 +103,62 @@ program: $(OBJECTS)
 %.o: %.c config.h package.h
 \t$(CC) -O2 -c -o $@ $<
 """
-SOURCE = """\
+HEAD = """\
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "config.h"
 #include "package.h"
-int part_{number}(const char *text)
-{{
-    char *copy = strdup(text);
-    size_t length = copy ? strlen(copy) : 0;
-    for (size_t i = 0; i < length; i++)
-        copy[i] = (char)(copy[i] ^ {number});
-    int sum = copy ? copy[0] : errno;
-    free(copy);
-    return printf("%d\\n", sum);
-}}
 """
+# One of a source file's functions; a file has as many as make it as long as a usual one, some 300 lines.
+FUNCTION = """\
+struct list_{name} {{
+    struct list_{name} *next;
+    unsigned weight;
+    char text[{size}];
+}};
+
+static struct list_{name} *sort_{name}(struct list_{name} *head)
+{{
+    struct list_{name} *sorted = NULL;
+    while (head) {{
+        struct list_{name} *next = head->next, **at = &sorted;
+        while (*at && (*at)->weight < head->weight)
+            at = &(*at)->next;
+        head->next = *at;
+        *at = head;
+        head = next;
+    }}
+    return sorted;
+}}
+
+int {name}(const char *text)
+{{
+    struct list_{name} *head = NULL, *item;
+    int sum = 0;
+    for (const char *at = text; *at; at++) {{
+        if (!(item = calloc(1, sizeof *item)))
+            return -errno;
+        switch (*at) {{
+        case '0' ... '9': item->weight = (unsigned)(*at - '0') * {size}u; break;
+        case 'a' ... 'z': item->weight = (unsigned)*at ^ {size}u; break;
+        case '/': snprintf(item->text, sizeof item->text, "%s", at); break;
+        default: item->weight = (unsigned)strlen(at) % {size}u;
+        }}
+        item->next = head;
+        head = item;
+    }}
+    for (head = sort_{name}(head); head; head = item) {{
+        item = head->next;
+        sum = sum * 31 + (int)head->weight + head->text[0];
+        free(head);
+    }}
+    return sum;
+}}
+
+"""
+FUNCTIONS = 6
 
 
 def make_project(folder: Path, *, storm: bool, repository: bool) -> Path:
@@ -141,10 +179,12 @@ def _make_package(folder: Path) -> None:
     package = folder / "package"
     package.mkdir()
     names = [f"part_{number}" for number in range(PACKAGE_SOURCES)]
-    for number, name in enumerate(names):
-        (package / f"{name}.c").write_text(SOURCE.format(number=number))
-    (package / "package.h").write_text("".join(f"int {name}(const char *text);\n" for name in names))
-    calls = "".join(f"    {name}(argv[0]);\n" for name in names)
+    parts = [f"{name}_{number}" for name in names for number in range(FUNCTIONS)]
+    for name in names:
+        text = "".join(FUNCTION.format(name=part, size=64 + len(part)) for part in parts if part.startswith(f"{name}_"))
+        (package / f"{name}.c").write_text(HEAD + text)
+    (package / "package.h").write_text("".join(f"int {part}(const char *text);\n" for part in parts))
+    calls = "".join(f"    {part}(argv[0]);\n" for part in parts)
     (package / "main.c").write_text(
         f'#include "package.h"\nint main(int argc, char **argv)\n{{\n{calls}    return argc - 1;\n}}\n'
     )
