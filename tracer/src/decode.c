@@ -242,7 +242,7 @@ static void settle(struct tracer *t, struct task *task)
 
 	if (!own->by_dot && !own->by_name)
 		return;
-	out_saw_stat(t->out, own->path, own->by_dot && own->by_name);
+	out_saw_stat(t->out, own->path, own->searches || (own->by_dot && own->by_name));
 	memset(own, 0, sizeof *own);
 	t->put_off--;
 }
@@ -261,7 +261,23 @@ void decode_settle(struct tracer *t, struct task *task)
 /* Shells and gcc look at their folder by $PWD and by "." to see whether the two are one, and at nothing but the inode.
  * Every shell would else depend on the time of its folder. Only such a pair is taken for this: a look at one of the two
  * names alone, as by os.stat(".") or `test . -nt file`, is one at all of it. So the first of a pair is told with the call
- * that follows. */
+ * that follows.
+ *
+ * bash also looks at "." alone before each search of PATH, to tell whether one of its folders is this one, again by the
+ * inode (findcmd.c): then the call that follows is a stat(2) of a program by its absolute path. `test . -nt /a/file` makes
+ * the same two calls, and is taken for it. */
+static bool is_search_of_path(struct tracer *t, struct task *task, struct found found)
+{
+	const struct pending *call = &task->pending;
+	char first = '\0';
+
+	if (!task->own_folder.by_dot || call->row->param != EV_STAT || call->row->nofollow || is_statx(call))
+		return false;
+	if (found.what == FOUND_OBJECT && found.type == S_IFDIR)
+		return false;
+	return guest_read(t, task, call->args[call->row->path], &first, 1) == 1 && first == '/';
+}
+
 static void look_at_own_folder(struct tracer *t, struct task *task, uint32_t path, enum spelling spelled)
 {
 	struct own_folder *own = &task->own_folder;
@@ -297,6 +313,7 @@ enum after look_enter(struct tracer *t, struct task *task)
 	struct found found = argument_walk(t, task, task->pending.row->dirfd, task->pending.row->path);
 
 	/* Another object, or another kind of look, is not the second of a pair. */
+	task->own_folder.searches = is_search_of_path(t, task, found);
 	if (task->pending.row->param != EV_STAT || found.path != task->own_folder.path)
 		settle(t, task);
 	report_look(t, task, found);
@@ -315,10 +332,9 @@ enum after look_fd_enter(struct tracer *t, struct task *task)
 enum after list_enter(struct tracer *t, struct task *task)
 {
 	int fd = (int)(uint32_t)task->pending.args[task->pending.row->path];
-	struct found found = walk_fd_name(t, task, fd);
+	struct found found = walk_fd(t, task, fd);
 
-	if (found.what == FOUND_OBJECT && !out_was_seen(t->out, EV_LIST, found.path) &&
-	    walk_fd_type(t, task, fd) == S_IFDIR)
+	if (found.what == FOUND_OBJECT && found.type == S_IFDIR)
 		out_saw(t->out, EV_LIST, found.path);
 	return AFTER_CONTINUE;
 }

@@ -53,6 +53,7 @@ struct task {
 	struct own_folder {
 		uint32_t path;
 		bool by_dot, by_name; /* how it was spelled; neither: nothing is put off */
+		bool searches;        /* the look belonged to a search of PATH */
 	} own_folder;
 	bool waits;    /* at its entry, for another task's call to end */
 	bool held;     /* on T's CPU: affinity.h */
