@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -42,7 +43,7 @@ class Action:
         """The action as a person would type it, on one line."""
         if self.kind == "patch":
             return f"patch {self.patch_path}"
-        return self.shell if self.shell is not None else " ".join(self.argv)
+        return self.shell if self.shell is not None else shlex.join(self.argv)
 
 
 @dataclass(frozen=True, slots=True)

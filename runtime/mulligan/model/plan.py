@@ -105,4 +105,5 @@ def describe_failure(report: Report) -> str:
     how = first.outcome.signal or f"exit code {first.exit_code}"
     last = next((line for line in reversed(first.stderr.splitlines()) if line.strip()), "")
     said = f" ({last.encode('unicode_escape', 'backslashreplace').decode('ascii')[:200]})" if last else ""
-    return f"{', '.join(report.failed)} failed on replay, {first.id} with {how}{said}"
+    which = "" if len(report.failed) == 1 else ", the first"
+    return f"{', '.join(report.failed)} failed on replay{which} with {how}{said}"
