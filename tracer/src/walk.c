@@ -280,12 +280,41 @@ static bool append(struct walk *w, const struct component *component)
 	return true;
 }
 
+static bool ends_as_deleted(const char *text, size_t len)
+{
+	static const char suffix[] = " (deleted)";
+	size_t suffix_len = sizeof suffix - 1;
+
+	return len >= suffix_len && memcmp(text + len - suffix_len, suffix, suffix_len) == 0;
+}
+
+static bool knows_type(const struct tracer *t, const struct memo *known)
+{
+	return known->type_generation == t->generation && known->type_version == known->version;
+}
+
+/* The guest's tree has an object of this type by this name. */
+static void remember_type(struct tracer *t, uint32_t id, mode_t type)
+{
+	const struct intern *paths = out_paths(t->out);
+	struct memo *known = memo(t, id);
+
+	if (in_proc(intern_bytes(paths, id), intern_len(paths, id)) ||
+	    ends_as_deleted(intern_bytes(paths, id), intern_len(paths, id)))
+		return;
+	known->named = true;
+	known->type = type & S_IFMT;
+	known->type_generation = t->generation;
+	known->type_version = known->version;
+}
+
 static void remember_folder(struct tracer *t, uint32_t id, mode_t mode)
 {
 	struct memo *folder = memo(t, id);
 
 	folder->folder_generation = t->generation;
 	folder->closed = !(mode & S_IXOTH);
+	remember_type(t, id, mode);
 }
 
 /* `at`, whose parent ends at `parent`, is a new place: what is there? */
@@ -320,6 +349,7 @@ static enum step look(struct walk *w, const struct component *component, size_t 
 		return STEP_ON;
 	}
 	*found = (struct found){.what = FOUND_OBJECT, .type = st.st_mode & S_IFMT, .path = id};
+	remember_type(w->t, id, st.st_mode);
 	w->closed |= S_ISREG(st.st_mode) && !(st.st_mode & S_IROTH);
 	if (!component->last || component->folder) {
 		saw(w, EV_PROBE, w->at_len);
@@ -372,19 +402,6 @@ static int check_name(struct tracer *t, struct task *task, const char *link, con
 	return there.st_ino == object->st_ino && there.st_dev == object->st_dev ? NAMED_SO : NAMED_RACY;
 }
 
-static bool ends_as_deleted(const char *text, size_t len)
-{
-	static const char suffix[] = " (deleted)";
-	size_t suffix_len = sizeof suffix - 1;
-
-	return len >= suffix_len && memcmp(text + len - suffix_len, suffix, suffix_len) == 0;
-}
-
-static bool knows_type(const struct tracer *t, const struct memo *known)
-{
-	return known->type_generation == t->generation && known->type_version == known->version;
-}
-
 /* The name that /proc gives an object, if it is the name of that object. */
 static struct found named(struct tracer *t, struct task *task, const char *link, bool typed)
 {
@@ -410,11 +427,8 @@ static struct found named(struct tracer *t, struct task *task, const char *link,
 			return (struct found){.what = FOUND_OBJECT, .type = typed ? known->type : 0, .path = id};
 		int named = check_name(t, task, link, text, &object);
 		if (named == NAMED_SO) {
-			known->named = !in_proc(text, (size_t)len) && !ends_as_deleted(text, (size_t)len);
-			known->type = object.st_mode & S_IFMT;
-			known->type_generation = t->generation;
-			known->type_version = known->version;
-			return (struct found){.what = FOUND_OBJECT, .type = known->type, .path = id};
+			remember_type(t, id, object.st_mode);
+			return (struct found){.what = FOUND_OBJECT, .type = object.st_mode & S_IFMT, .path = id};
 		}
 		if (named == NAMED_OTHERWISE)
 			break;
