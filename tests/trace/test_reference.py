@@ -139,6 +139,7 @@ EXCEPTIONS = {
     "foreign_call": "refused by the sandbox's filter, which the reference lacks",
     "job_control": "how far the child comes between two signals is a matter of luck",
     "killed_anywhere": "where the processes are killed is a matter of luck",
+    "link_swapped": "which way each open goes is a matter of luck",
     "lost_capability": "the reference does not know of options of a process",
     "many_threads": "which thread finds a file of another is a matter of luck",
     "not_dumpable": "the sandbox keeps it dumpable; without that, only root's tracer can read it",

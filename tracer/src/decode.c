@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <linux/fs.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -71,6 +72,76 @@ static bool is_open(const struct task *task)
 	return task->pending.row->decoder == DECODE_OPEN || task->pending.row->decoder == DECODE_OPENAT2;
 }
 
+/* What tells of a call that was walked at its entry and is let go. */
+static unsigned look_kind(const struct task *task)
+{
+	if (is_open(task))
+		return task->pending.flags & O_PATH ? EV_PROBE : EV_READ;
+	return task->pending.row->decoder == DECODE_LOOK ? task->pending.row->param : EV_PROBE;
+}
+
+/* Whether a change may lead names that were walked before to other objects. What a name leads to after it was made or
+ * removed is the action's own, or nothing. */
+static bool turns_ways(const struct pending *call)
+{
+	bool moves_way = call->first.type == S_IFLNK || call->first.type == S_IFDIR;
+
+	switch ((int)call->row->decoder) {
+	case DECODE_MAKE:
+		return call->row->param == EV_SYMLINK;
+	case DECODE_RENAME:
+		return moves_way || call->second.type == S_IFLNK || call->second.type == S_IFDIR;
+	case DECODE_LINK:
+		return moves_way;
+	default:
+		return false;
+	}
+}
+
+void decode_looked(struct tracer *t, struct task *task)
+{
+	const struct task *changer = t->order.exclusive;
+
+	if (task->look.kind != 0 && changer != NULL && changer != task && turns_ways(&changer->pending)) {
+		if (t->late_count == t->late_capacity) {
+			t->late_capacity = t->late_capacity ? t->late_capacity * 2 : 64;
+			t->late = realloc(t->late, t->late_capacity * sizeof *t->late);
+			if (t->late == NULL)
+				abort();
+		}
+		t->late[t->late_count++] = task->look;
+	}
+	task->look.kind = 0;
+}
+
+static void report_again(struct tracer *t, struct task *task, struct look look)
+{
+	const struct intern *paths = out_paths(t->out);
+	struct walk_from from = { .dirfd = AT_FDCWD, .follow = look.follow };
+	struct look own = task->look;
+	struct found found = walk_at(t, task, from, intern_bytes(paths, look.path), intern_len(paths, look.path));
+
+	task->look = own;
+	if (found.what != FOUND_OBJECT)
+		return;
+	if ((look.kind == EV_READ && found.type != S_IFREG) || (look.kind == EV_LINK && found.type != S_IFLNK))
+		look.kind = EV_PROBE;
+	out_saw(t->out, look.kind, found.path);
+}
+
+/* Other tasks were let go after a walk, and the kernel's own may have come only when the ways had changed: where their
+ * names lead now is reported, too. */
+static void look_again(struct tracer *t, struct task *changer)
+{
+	for (uint32_t at = 0; at <= t->tasks.mask; at++) {
+		struct task *task = t->tasks.slots[at];
+		if (task != NULL && task->tid > 0 && task != changer && task->look.kind != 0)
+			report_again(t, task, task->look);
+	}
+	for (size_t i = 0; i < t->late_count; i++)
+		report_again(t, changer, t->late[i]);
+}
+
 enum after decode_enter(struct tracer *t, struct task *task)
 {
 	const struct decoder_halves *decoder = &decoders[task->pending.row->decoder];
@@ -86,7 +157,10 @@ enum after decode_enter(struct tracer *t, struct task *task)
 	if (order_waits(t, task))
 		return AFTER_WAITS;
 	order_before(t, task);
+	task->look.walked = false;
 	enum after after = decoder->enter(t, task);
+	if (after == AFTER_CONTINUE && task->look.walked)
+		task->look.kind = look_kind(task);
 	if (task->pending.unread && is_open(task))
 		return AFTER_WANTS_EXIT;
 	if (after == AFTER_WANTS_EXIT)
@@ -127,6 +201,8 @@ void decode_leave(struct tracer *t, struct task *task, int64_t result)
 		return; /* without its arguments there is nothing to tell */
 	if (decoders[task->pending.row->decoder].leave != NULL)
 		decoders[task->pending.row->decoder].leave(t, task, result);
+	if (result >= 0 && turns_ways(&task->pending))
+		look_again(t, task);
 }
 
 static bool there(const struct tracer *t, uint32_t path)

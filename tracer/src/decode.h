@@ -52,6 +52,8 @@ struct tracer {
 	bool shared_mappings; /* a task may write into the memory of another one */
 	struct order order;
 	struct affinity affinity;
+	struct look *late; /* looks that ended while a change was under way that may turn their way */
+	size_t late_count, late_capacity;
 	unsigned put_off; /* tasks whose look at their own folder is not reported yet */
 };
 
@@ -67,6 +69,8 @@ void decode_leave(struct tracer *t, struct task *task, int64_t result);
 void decode_lost(struct tracer *t, struct task *task);
 /* What the task, or with `task` NULL any, has seen and not told yet. Before a change, and when it ends. */
 void decode_settle(struct tracer *t, struct task *task);
+/* The task stops: the kernel is done with what it was let go with. */
+void decode_looked(struct tracer *t, struct task *task);
 /* PTRACE_EVENT_EXEC: the program runs. */
 void decode_exec_done(struct tracer *t, struct task *task);
 void exec_call_free(struct exec_call *exec);

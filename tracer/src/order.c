@@ -134,8 +134,10 @@ void order_end(struct tracer *t, struct task *task)
 {
 	struct order *order = &t->order;
 
-	if (order->exclusive == task)
+	if (order->exclusive == task) {
 		order->exclusive = NULL;
+		t->late_count = 0;
+	}
 	if (task->pending.changes)
 		order->changing--;
 	for (size_t i = 0; task->pending.opening && i < order->opening_count; i++)

@@ -8,7 +8,10 @@
  *   that another task does: an open of a FIFO, which may, is not made to count.
  * - A plain open is reported at its exit, with the file that it really got. If a change begins while it is under way,
  *   or it begins during one, it may have got what was there before: so it is walked and reported before the change,
- *   too. Calls without an exit stop are always reported at their entry and need no such care. */
+ *   too.
+ * - A call without an exit stop is reported at its entry, and the kernel may come to it only after a change that began
+ *   since. What such a change leads it to is the action's own, or was observed by the change; but where a symlink or a
+ *   folder came in its way, its name is walked and reported again at the end of the change (decode.c). */
 #pragma once
 
 #include <stdbool.h>

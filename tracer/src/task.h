@@ -55,6 +55,11 @@ struct task {
 		bool by_dot, by_name; /* how it was spelled; neither: nothing is put off */
 		bool searches;        /* the look belonged to a search of PATH */
 	} own_folder;
+	struct look {
+		uint32_t path; /* as written, made absolute */
+		unsigned kind; /* the event that tells of it; 0: none, or the kernel is done with it */
+		bool walked, follow;
+	} look;	       /* of a call without an exit stop */
 	bool waits;    /* at its entry, for another task's call to end */
 	bool held;     /* on T's CPU: affinity.h */
 	bool let_go;   /* it was, and has not stopped since */

@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -235,6 +236,7 @@ static void handle_stop(struct loop *loop, pid_t tid, int status)
 	struct task *task = tasks_get(&loop->tracer.tasks, tid);
 	int resume = PTRACE_CONT, signal = 0;
 
+	decode_looked(&loop->tracer, task);
 	switch (stop_of(status)) {
 	case STOP_SECCOMP:
 		resume = on_seccomp(loop, task);
@@ -452,5 +454,6 @@ int trace_run(const struct launched *launched, struct out *events, struct trace_
 	tasks_free(&loop.tracer.tasks);
 	walk_free(&loop.tracer);
 	order_free(&loop.tracer.order);
+	free(loop.tracer.late);
 	return result->error;
 }

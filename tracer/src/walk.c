@@ -540,6 +540,7 @@ struct found walk_at(struct tracer *t, struct task *task, struct walk_from from,
 	memcpy(w.rest + w.at_len + 1, path, len);
 	size_t skip = path[0] == '/' && w.at_len == 0 ? 1 : 0;
 	uint32_t key = out_path(t->out, w.rest + skip, w.at_len + 1 + len - skip);
+	task->look = (struct look){ .path = key, .walked = true, .follow = from.follow };
 	bool memorable = !from.in_root;
 	const struct answer *known = &memo(t, key)->answer[from.follow];
 	if (memorable && known->generation == t->generation && memo(t, known->end)->version == known->version)

@@ -38,8 +38,11 @@ static void compare(const char *path, bool follow)
 		assert(ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev && found.type == (theirs.st_mode & S_IFMT));
 	} else if (error == ENOENT)
 		assert(found.what == FOUND_ABSENT || found.what == FOUND_NOTHING);
-	else
-		assert(found.what == FOUND_NOTHING);
+	else if (found.what != FOUND_NOTHING) {
+		fprintf(stderr, "%s: %s, but the walk ends at %s\n", path, strerror(error),
+			intern_bytes(out_paths(fuzz_tracer.out), found.path));
+		abort();
+	}
 	if (found.what == FOUND_ABSENT)
 		assert(lstat(intern_bytes(out_paths(fuzz_tracer.out), found.path), &ours) < 0 && errno == ENOENT);
 }
