@@ -449,6 +449,7 @@ int trace_run(const struct launched *launched, struct out *events, struct trace_
 	if (result->error != 0)
 		end_all(&loop);
 	run(&loop);
+	affinity_stop_using(&loop.tracer); /* its timer, too */
 	if (own_root >= 0 && (fchdir(own_root) < 0 || chroot(".") < 0) && result->error == 0)
 		failed(result, "chroot");
 	tasks_free(&loop.tracer.tasks);
