@@ -246,6 +246,8 @@ static void look(void)
 	case 11: gave("fgetxattr", "", fgetxattr(fds[any(FDS)], "user.a", text, 9)); break;
 	case 12: {
 		int watch = inotify_init1(IN_CLOEXEC);
+		if (watch < 0)
+			exit(3);
 		gave("watch", p, inotify_add_watch(watch, p, IN_MODIFY));
 		close(watch);
 		break;
@@ -367,6 +369,8 @@ static void exec_one(void)
 	int status, way = (int)any(3), at = folder(), flags = flag(AT_SYMLINK_NOFOLLOW) | flag(AT_EMPTY_PATH);
 	pid_t child = fork();
 
+	if (child < 0)
+		exit(3); /* the machine's limits are no part of what is tried here */
 	if (child == 0) {
 		if (way == 0)
 			syscall(SYS_execveat, at, p, argv, environ, flags);

@@ -368,10 +368,11 @@ def test_random_program(seed: int, lab: Lab) -> None:
     chance = random.Random(seed)
     if seed % 2:
         world = random_world(chance, WORKSPACE)
-        check(lab, ["/guests/fsops", *random_operations(chance)], world, seed)
+        first = check(lab, ["/guests/fsops", *random_operations(chance)], world, seed)
     else:
         world = random_world(chance, DEEP)
-        check(lab, ["/guests/anycalls", str(seed), str(chance.randrange(3, 60)), "gentle"], world, seed)
+        first = check(lab, ["/guests/anycalls", str(seed), str(chance.randrange(3, 60)), "gentle"], world, seed)
+    assert first.outcome.exit_code == 0, first.outcome
 
 
 # -------------------------------------------------------------------------------------------------- real programs
