@@ -32,10 +32,13 @@ static size_t read_address(struct tracer *t, struct task *task, uint64_t at, uin
 	len = (uint32_t)len; /* an int for the kernel */
 	if (at == 0 || len < sizeof address->any.sa_family || len > sizeof *address)
 		return 0;
-	if (guest_read(t, task, at, address, len) == (ssize_t)len)
-		return (size_t)len;
-	task->pending.unread = true;
-	return 0;
+	if (guest_read(t, task, at, address, len) != (ssize_t)len) {
+		task->pending.unread = true;
+		return 0;
+	}
+	if (address->any.sa_family == AF_UNIX && len > sizeof address->un)
+		return 0; /* EINVAL, as in unix_validate_addr() */
+	return (size_t)len;
 }
 
 /* The path of a named socket; 0 for an abstract or an unnamed one. */
