@@ -398,9 +398,9 @@ class Facts:
         if call.name == "sendmsg":
             where, size = struct.unpack("QI", call.memory(call.args[1], 12).ljust(12, b"\0"))
         raw = call.memory(where, size & 0xFFFFFFFF) if where and 2 <= size <= 128 else b""
+        if raw[:2] == b"\1\0" and len(raw) > 110:  # longer than a struct sockaddr_un: EINVAL
+            raw = b""
         family, rest = int.from_bytes(raw[:2], "little"), raw[2:]
-        if family == 1 and len(rest) > 108:  # longer than a struct sockaddr_un: EINVAL
-            return
         named = family == 1 and rest[:1] not in (b"", b"\0")
         found = NOWHERE
         if named:
