@@ -58,6 +58,7 @@ def main() -> None:
     works = [work for work in WORKS if "b2" in wanted or any(name in work.name.lower() for name in names)]
     each = options.seconds or (2.0 if options.quick else 12.0)
     table = Table()
+    table.note(machine(), f"{version('gcc')}; {version('strace', '-V')}; {version('git')}")
     start = time.monotonic()
     programs = options.reprozip.absolute() if options.reprozip else None
     with tempfile.TemporaryDirectory(prefix="mulligan-bench-") as name:
@@ -77,9 +78,7 @@ def main() -> None:
             arena.close()
         if "b6" in wanted:
             b6_ingest.measure(folder / "b6", project, table, each)
-    print(machine())
-    print(f"{version('gcc')}; {version('strace', '-V')}; {version('git')}; took {time.monotonic() - start:.0f} s")
-    print("\n".join(table.lines))
+    table.note("", f"took {time.monotonic() - start:.0f} s, load at the end {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -130,5 +130,5 @@ def measure(folder: Path, table: Table, budget_s: float) -> dict[str, Times]:
         if peer in times:
             table.ratio(f"over {peer}", mine / times[peer].median, bar)
         else:
-            table.note(f"{peer}: not to be had here")
+            table.note(f"  {peer}: not to be had here")
     return times

@@ -26,7 +26,7 @@ def ways_of(arena: Arena, work: Work, *, reprozip: bool, tracers: Sequence[Path]
         ways[f"mulligan, {tracer.name}"] = Way(arena.traced(argv, tracer))
     if arena.has("strace"):
         ways["strace"] = Way(arena.peer(STRACE, argv))
-    if reprozip and arena.has("reprozip"):
+    if reprozip and work.reprozip and arena.has("reprozip"):
         ways["reprozip"] = Way(arena.peer(REPROZIP, argv), rounds=REPROZIP_ROUNDS)
     return ways
 
@@ -39,7 +39,7 @@ def report(table: Table, work: Work, times: dict[str, Times]) -> None:
     plain, mine = times["untraced"].median, times["mulligan"].median
     table.ratio("traced / untraced", mine / plain, work.bar)
     for peer, bar in (("strace", OF_STRACE), ("reprozip", OF_REPROZIP)):
-        if peer in times and work.peers:
+        if peer in times:
             added = times[peer].median - plain
             if added > 0.05 * plain:  # below that it is noise
                 table.ratio(f"added time / {peer}'s", (mine - plain) / added, bar)
@@ -59,10 +59,10 @@ def measure(
     for work in works:
         missing = [program for program in work.needs if not arena.has(program)]
         if missing:
-            table.note(f"{work.name}: no {', '.join(missing)} here")
+            table.note("", f"{work.name}: no {', '.join(missing)} here")
             continue
         ways = ways_of(arena, work, reprozip=reprozip, tracers=tracers)
         report(table, work, interleave(ways, budget_s, least))
     for peer in ("strace", "reprozip"):
         if not arena.has(peer):
-            table.note(f"{peer}: not in the PATH")
+            table.note(f"  {peer}: not in the PATH")

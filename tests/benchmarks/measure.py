@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -69,26 +69,23 @@ def interleave(ways: Mapping[str, Way], budget_s: float, least: int = 3) -> dict
     return {name: Times(values) for name, values in seconds.items()}
 
 
-@dataclass(slots=True)
 class Table:
-    """What is printed: a line per way, and a line per ratio with its bar."""
-
-    lines: list[str] = field(default_factory=list)
+    """What is printed, as soon as it is known: a line per way, and a line per ratio with its bar."""
 
     def title(self, text: str) -> None:
         """Begin a benchmark."""
-        self.lines += ["", f"{text:<58} {'median':>9} {'5 %':>9} {'95 %':>9} {'rounds':>6}"]
+        self.note("", f"{text:<58} {'median':>9} {'5 %':>9} {'95 %':>9} {'rounds':>6}")
 
     def times(self, name: str, times: Times) -> None:
         """A line of milliseconds."""
         figures = " ".join(f"{part * MILLISECOND:>9.2f}" for part in (times.median, times.quantile(0.05), times.quantile(0.95)))
-        self.lines.append(f"  {name:<56} {figures} {len(times.seconds):>6}")
+        self.note(f"  {name:<56} {figures} {len(times.seconds):>6}")
 
     def ratio(self, name: str, value: float, bar: float) -> None:
         """A ratio and the bar that it should not be above."""
         met = "met" if value <= bar else "missed"
-        self.lines.append(f"  {name:<56} {value:>9.3f}   bar {bar:<6.3g} {met}")
+        self.note(f"  {name:<56} {value:>9.3f}   bar {bar:<6.3g} {met}")
 
-    def note(self, text: str) -> None:
-        """Something that could not be measured, and why."""
-        self.lines.append(f"  {text}")
+    def note(self, *lines: str) -> None:
+        """Something else, such as what could not be measured, and why."""
+        print(*lines, sep="\n", flush=True)
