@@ -8,12 +8,13 @@ import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from twins import act, repaired, said
 
-from mulligan import Record, Replace, Session
+from mulligan import Patch, Record, Replace, Session
 from mulligan.errors import ConflictError
 
 PYTHON = "/usr/bin/python3"
@@ -275,3 +276,19 @@ def test_who_has_given_up_its_privileges(home: Path) -> None:
     for text in ("mkdir -m 700 d; echo 1 > d/x; echo 2 > y", "mkdir d; echo 1 > d/x; chmod 600 d/x; echo 2 > y"):
         report = repaired(home, act("true"), history, {0: act(text)})
         assert report.kept == ("a1", "a4")
+
+
+def test_a_patch_that_is_put_before_another_one(home: Path) -> None:
+    """Every patch has a time of its own, between that of the slot before it and that of the slot after it."""
+    with Session.create("s", home=home) as session:
+        session.run("echo one > x", check=True)
+        session.run("cat x", check=True)
+        for value in (b"two\n", b"three\n", b"four\n"):
+            assert session.apply(session.plan(Patch("x", value, at="a1"))).applied
+        records = session.log()
+        assert [r.action.kind for r in records] == ["run", "patch", "patch", "patch", "run"]
+        times = [r.layer.manifest.entries["/workspace/x"].mtime_ns for r in records[:-1]]
+        windows = [(r.outcome.started_ns, r.outcome.ended_ns) for r in records]
+        assert times == sorted(set(times))
+        assert all(before[1] < after[0] for before, after in pairwise(windows))
+        assert records[-1].stdout == "two\n"

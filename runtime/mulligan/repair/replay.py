@@ -137,7 +137,7 @@ class Replay:
         action = old.action
         if action.patch_path is not None:
             value = self._workshop.content(old.layer, action.patch_path)
-            self._put_patch(slot, action, action.patch_path, value, old.revision + 1)
+            self._put_patch(slot, action, action.patch_path, value, old.revision + 1, at=old.outcome.ended_ns)
             return
         if isinstance(slot.change, Replace):
             action = replaced(action, slot.change)
@@ -155,12 +155,11 @@ class Replay:
         path = patch_path(slot.change)
         action = Action(id=self._next_id(self._patches), kind="patch", patch_path=path)
         self._patches += 1
-        self._put_patch(slot, action, path, slot.change.value, 1)
+        self._put_patch(slot, action, path, slot.change.value, 1, at=self._time_for(slot, path))
         self._note(Step(action.id, "must_rerun", (Reason("changed", f"dat:{path}", note="patched"),)), self._tally.ran)
 
-    def _put_patch(self, slot: Slot, action: Action, path: str, value: bytes, revision: int) -> None:
+    def _put_patch(self, slot: Slot, action: Action, path: str, value: bytes, revision: int, *, at: int) -> None:
         check_patch(path, self._walk.tree)
-        at = self._slot_time(path)
         layer = self._workshop.patch(path, value, tuple(self._below), at)
         launch, there = self._walk.launch, frozenset((path,))
         new = path not in self._walk.tree
@@ -183,12 +182,15 @@ class Replay:
         self._walk.ran(slot, record)
         self._append(record)
 
-    def _slot_time(self, path: str) -> int:
-        """The time of a patch's slot: right after what stands before it, so that later kept files stay newer."""
+    def _time_for(self, slot: Slot, path: str) -> int:
+        """The time of an inserted patch: after the slot before it and before the one after it, which may be a patch, too."""
+        number = next(n for n, one in enumerate(self._walk.slots) if one is slot)
+        later = next((s.record.outcome.started_ns for s in self._walk.slots[number:] if s.record is not None), time.time_ns())
         if self._records:
-            return self._records[-1].outcome.ended_ns + GAP_NS
+            before = self._records[-1].outcome.ended_ns
+            return before + min(GAP_NS, max(1, (later - before) // 2))
         there = self._walk.tree.get(path)
-        return there.mtime_ns + GAP_NS if there is not None else time.time_ns()
+        return min(later, there.mtime_ns + 2 * GAP_NS) - GAP_NS if there is not None else later - GAP_NS
 
     def _append(self, record: Record) -> None:
         self._records.append(record)
