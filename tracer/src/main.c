@@ -127,6 +127,7 @@ int main(int argc, char **argv)
         }
         signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error to handle, not a death */
         int failed = selfexe_protect(argv, &failure);
+        prctl(PR_SET_NAME, "mulligan-tracer"); /* also of the copy, which the kernel names after its descriptor */
         for (int i = 0; i < DESCRIPTORS; i++)
                 fcntl(descriptors[i], F_SETFD, FD_CLOEXEC);
         status_line(descriptors[STATUS], "hello 1");
