@@ -23,6 +23,7 @@ from mulligan.model.events import Incomplete, Killed
 from mulligan.model.fold import check_writes
 from mulligan.sandbox.hosts import HostFeatures
 from mulligan.sandbox.layer import OpenLayer
+from mulligan.sandbox.trees import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,6 +137,19 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def fsops(guest: Callable[[str], Path]) -> Path:
     """The guest that does file operations as it is told."""
     return guest("fsops")
+
+
+@pytest.fixture(autouse=True)
+def tidy(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Remove a test's temporary folder at its end: pytest's own tidying fails on folders that are deep, or closed to their owner."""
+    yield
+    folder: Path | None = request.node.funcargs.get("tmp_path")
+    if folder is not None and folder.exists():
+        above = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            remove_tree(above, folder.name)
+        finally:
+            os.close(above)
 
 
 # -------------------------------------------------------------------------------------------------- nothing is left
