@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from mulligan.model.footprint import Footprint as Footprint
     from mulligan.model.plan import Plan as Plan
     from mulligan.model.plan import Report as Report
+    from mulligan.model.policy import Equivalence as Equivalence
+    from mulligan.model.policy import Policy as Policy
     from mulligan.model.record import Record as Record
     from mulligan.session import ActionFailedError as ActionFailedError
     from mulligan.session import Session as Session
@@ -43,6 +45,8 @@ _HOME_OF: Final = {
     "Footprint": "mulligan.model.footprint",
     "Plan": "mulligan.model.plan",
     "Report": "mulligan.model.plan",
+    "Policy": "mulligan.model.policy",
+    "Equivalence": "mulligan.model.policy",
     "MulliganError": "mulligan.errors",
     "UsageError": "mulligan.errors",
     "NotFoundError": "mulligan.errors",

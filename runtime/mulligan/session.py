@@ -24,6 +24,7 @@ from mulligan.model.change import Patch
 from mulligan.model.ids import ActionId, LayerId, check_host_path, shown
 from mulligan.model.keys import ENV, parse_key
 from mulligan.model.plan import describe_failure
+from mulligan.model.policy import DEFAULT_POLICY
 from mulligan.model.tree import Tree
 from mulligan.repair.planner import build_plan
 from mulligan.repair.replay import Replay
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from mulligan.model.change import Change
     from mulligan.model.layer import Layer
     from mulligan.model.plan import Plan, Report
+    from mulligan.model.policy import Policy
     from mulligan.model.record import Record
     from mulligan.model.tree import Node
     from mulligan.repair.replay import Progress
@@ -270,8 +272,8 @@ class Session:
 
     # -- repair
 
-    def plan(self, *changes: Change) -> Plan:
-        """What a repair by these changes would do, per action, with reasons. Touches nothing."""
+    def plan(self, *changes: Change, policy: Policy = DEFAULT_POLICY) -> Plan:
+        """What a repair by these changes would do, per action, with reasons. Touches nothing. `apply` follows its policy."""
         row = self._row()
         return build_plan(
             self._store.journal.chain(row.head),
@@ -282,6 +284,7 @@ class Session:
             base_changed=self._base_changed(),
             session=self.name,
             head=row.head,
+            policy=policy,
         )
 
     def apply(
@@ -317,9 +320,9 @@ class Session:
             attempt.keep()
             return replace(report, head=done.head, records=tuple(r.record_id for r in done.records))
 
-    def repair(self, *changes: Change, keep_going: bool = False) -> Report:
+    def repair(self, *changes: Change, policy: Policy = DEFAULT_POLICY, keep_going: bool = False) -> Report:
         """Plan and apply in one call. Raises RepairFailedError when a replay failed."""
-        report = self.apply(self.plan(*changes), keep_going=keep_going)
+        report = self.apply(self.plan(*changes, policy=policy), keep_going=keep_going)
         if not report.applied:
             raise RepairFailedError(
                 f"repair of session {self.name}: {describe_failure(report)}; the head did not move",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from mulligan.model.policy import DEFAULT_POLICY, Policy
+
 if TYPE_CHECKING:
     from mulligan.model.change import Change
     from mulligan.model.ids import ActionId, RecordId
@@ -50,6 +52,7 @@ class Plan:
     head: int
     changes: tuple[Change, ...]
     steps: tuple[Step, ...]
+    policy: Policy = DEFAULT_POLICY
 
     def of(self, kind: StepKind) -> list[ActionId]:
         """The ids of the actions with this step, in order of history."""

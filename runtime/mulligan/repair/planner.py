@@ -17,6 +17,7 @@ from mulligan.model.ids import LayerId, parent
 from mulligan.model.keys import DAT, ENT, ENV, MTIME, OUT, TELLING, Key, parse_key
 from mulligan.model.layer import Entry, Layer, Manifest
 from mulligan.model.plan import Plan, Reason, Step
+from mulligan.model.policy import DEFAULT_POLICY
 from mulligan.model.tree import touched_kinds
 from mulligan.repair.dirty import Causes, Dirty
 from mulligan.repair.schedule import patch_path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from mulligan.model.action import LaunchContext
     from mulligan.model.change import Change
+    from mulligan.model.policy import Policy
     from mulligan.model.record import Record
     from mulligan.model.tree import Tree
     from mulligan.repair.dirty import SameBytes
@@ -47,6 +49,7 @@ def build_plan(
     base_changed: Collection[str] = (),
     session: str = "",
     head: int = 0,
+    policy: Policy = DEFAULT_POLICY,
 ) -> Plan:
     """What these changes would do to each action of the history. Inserted patches have no step: they are among `changes`.
 
@@ -56,10 +59,12 @@ def build_plan(
     def same(layer: LayerId, path: str, other: LayerId, at: str) -> bool:
         return PATCH_LAYER not in (layer, other) and same_bytes(layer, path, other, at)
 
-    walk = Pass(history, bottom, changes, same_bytes=same, first_launch=first_launch, base_changed=base_changed)
+    walk = Pass(
+        history, bottom, changes, same_bytes=same, first_launch=first_launch, base_changed=base_changed, policy=policy
+    )
     forecast = _Forecast(walk)
     steps = [step for slot in walk if (step := forecast.step(slot)) is not None]
-    return Plan(session, head, tuple(changes), tuple(steps))
+    return Plan(session, head, tuple(changes), tuple(steps), policy)
 
 
 def check_patch(path: str, tree: Tree) -> None:

@@ -84,7 +84,13 @@ class Replay:
         self._workshop = workshop
         self._next_id = next_id
         self._walk = Pass(
-            records, bottom, plan.changes, same_bytes=same_bytes, first_launch=first_launch, base_changed=base_changed
+            records,
+            bottom,
+            plan.changes,
+            same_bytes=same_bytes,
+            first_launch=first_launch,
+            base_changed=base_changed,
+            policy=plan.policy,
         )
         self._below = [layer.id for layer in bottom]
         self._records: list[Record] = []

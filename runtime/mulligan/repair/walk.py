@@ -18,6 +18,7 @@ from mulligan.model.change import Drop, Patch, Replace, Rerun
 from mulligan.model.ids import ActionId
 from mulligan.model.keys import DIR, ENV, OUT, SEARCH, STORED, TELLING, Key, parse_key
 from mulligan.model.plan import Reason, Step
+from mulligan.model.policy import DEFAULT_POLICY
 from mulligan.model.tree import Tree
 from mulligan.repair.dirty import Causes, Dirty
 from mulligan.repair.schedule import build_schedule
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from mulligan.model.footprint import Footprint
     from mulligan.model.keys import KeyKind
     from mulligan.model.layer import Layer
+    from mulligan.model.policy import Policy
     from mulligan.model.record import Record
     from mulligan.repair.dirty import SameBytes
     from mulligan.repair.schedule import Slot
@@ -54,8 +56,10 @@ class Pass:
         same_bytes: SameBytes,
         first_launch: LaunchContext,
         base_changed: Collection[str] = (),
+        policy: Policy = DEFAULT_POLICY,
     ) -> None:
         self.slots = build_schedule(history, changes)
+        self.policy = policy
         self.launch = first_launch
         self._same_bytes = same_bytes
         self._base_changed = frozenset(base_changed)

@@ -1,0 +1,40 @@
+"""Policy: how cautious a repair is. Frozen; what the choices mean is carried out by repair/."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal[0, 1, 2, 3, 4]
+Granularity = Literal["action", "group", "session"]
+EnvReads = Literal["lazy", "launch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Equivalence:
+    """Two contents of a file that `paths` (a glob over absolute paths) names count as one when they differ only where
+    `pattern`, a regular expression over bytes, matches.
+    """
+
+    paths: str
+    pattern: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a repair decides.
+
+    level: 0 only what was named (unsound), 1 what an observation proves (the default), 2 also all that the graph reaches, 3 also
+    weak edges, 4 everything from the first change on. granularity: what runs again as one. env_reads: whether a launch
+    variable counts as read by whoever may have used it (`lazy`), or by all that were launched with it (`launch`).
+    jobs: how many replays may run at the same time; 0 for as many as there are CPUs.
+    """
+
+    level: Level = 1
+    granularity: Granularity = "action"
+    env_reads: EnvReads = "lazy"
+    equivalences: tuple[Equivalence, ...] = ()
+    jobs: int = 0
+
+
+DEFAULT_POLICY = Policy()
