@@ -24,8 +24,8 @@ class Equivalence:
 class Policy:
     """How a repair decides.
 
-    level: 0 only what was named (unsound), 1 what an observation proves (the default), 2 also all that the graph reaches, 3 also
-    weak edges, 4 everything from the first change on. granularity: what runs again as one. env_reads: whether a launch
+    level: 0 only what was named (unsound), 1 what an observation proves (the default), 2 also all that the graph reaches, 3
+    also weak edges, 4 everything from the first change on. granularity: what runs again as one. env_reads: whether a launch
     variable counts as read by whoever may have used it (`lazy`), or by all that were launched with it (`launch`).
     jobs: how many replays may run at the same time; 0 for as many as there are CPUs.
     """
