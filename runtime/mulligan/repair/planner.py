@@ -59,9 +59,7 @@ def build_plan(
     def same(layer: LayerId, path: str, other: LayerId, at: str) -> bool:
         return PATCH_LAYER not in (layer, other) and same_bytes(layer, path, other, at)
 
-    walk = Pass(
-        history, bottom, changes, same_bytes=same, first_launch=first_launch, base_changed=base_changed, policy=policy
-    )
+    walk = Pass(history, bottom, changes, same_bytes=same, first_launch=first_launch, base_changed=base_changed, policy=policy)
     forecast = _Forecast(walk)
     steps = [step for slot in walk if (step := forecast.step(slot)) is not None]
     return Plan(session, head, tuple(changes), tuple(steps), policy)
