@@ -59,11 +59,12 @@ class Db:
             self._closed = True
 
     def prepare(self) -> None:
-        """Create the tables in a new database, or check those of an old one."""
+        """Create the tables in a new database, or check those of an old one and bring them to this version."""
         with self._lock, self._translated("open"):
             if schema.is_new(self._connection):
                 schema.create(self._connection)
             schema.check(self._connection, str(self._path.parent))
+            schema.upgrade(self._connection)
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:

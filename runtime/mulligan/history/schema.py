@@ -4,6 +4,9 @@ Knows SQL. Gives an initialised or checked database. Knows nothing of records or
 
 The version lives in the header of the database file (`PRAGMA user_version`), so that a store of another version is
 recognised without reading one of its tables. `application_id` tells a store from some other program's database.
+
+The tables are told by their history: those of version 1, which are never edited again, and in `UPGRADES` what makes a store of
+version n one of n + 1. A new store takes the same steps as an old one that is opened, so the two can't come out different.
 """
 
 from __future__ import annotations
@@ -15,13 +18,12 @@ from mulligan.errors import SchemaVersionError, StoreError
 if TYPE_CHECKING:
     import sqlite3
 
-VERSION: Final = 1
 APPLICATION_ID: Final = 0x4D554C4C  # "MULL"
 
 # History is a persistent chain: a node names its parent and the record it adds, and is never edited. A head is a node,
 # or 0 for the state before the first action; so branches share their past, and a rollback moves one number.
 # Paths are BLOBs, because a path need not be UTF-8.
-_TABLES: Final = """
+_FIRST: Final = """
 CREATE TABLE layers (
     id       TEXT PRIMARY KEY,
     bytes    INTEGER NOT NULL,
@@ -82,6 +84,11 @@ CREATE INDEX records_by_stdout ON records (stdout);
 CREATE INDEX records_by_stderr ON records (stderr);
 """
 
+# Statements that make a store of version n one of n + 1, divided by semicolons: none may stand inside of a statement. A table
+# that is to be made anew keeps its rows' foreign keys: they are checked, so fill the new one before the old one is dropped.
+UPGRADES: Final[dict[int, str]] = {}
+VERSION: Final = 1 + len(UPGRADES)
+
 
 def is_new(db: sqlite3.Connection) -> bool:
     """Whether the database holds nothing yet."""
@@ -91,28 +98,53 @@ def is_new(db: sqlite3.Connection) -> bool:
 def create(db: sqlite3.Connection) -> None:
     """Lay down the tables in one transaction; the version becomes visible with them or not at all."""
     db.execute("PRAGMA journal_mode = WAL")
-    statements = [s for s in _TABLES.split(";") if s.strip()]
     db.execute("BEGIN IMMEDIATE")
-    for statement in statements:
-        db.execute(statement)
+    _execute(db, _FIRST)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    db.execute(f"PRAGMA user_version = {VERSION}")
+    db.execute("PRAGMA user_version = 1")
+    _upgrade(db)
     db.execute("COMMIT")
 
 
 def check(db: sqlite3.Connection, where: str) -> None:
-    """Refuse a database that is not a store, or one of another version."""
+    """Refuse a database that is not a store, or one of a version that this Mulligan can neither read nor upgrade."""
     if _pragma(db, "application_id") != APPLICATION_ID:
         raise StoreError(
             f"open store {where}: the file is a database of another program",
             remedy="name another folder in MULLIGAN_HOME",
         )
     found = _pragma(db, "user_version")
-    if found != VERSION:
+    if not 1 <= found <= VERSION:
         raise SchemaVersionError(
             f"open store {where}: it has schema version {found}, and this Mulligan reads version {VERSION}",
             remedy="use the Mulligan that wrote it, or name another folder in MULLIGAN_HOME",
         )
+
+
+def upgrade(db: sqlite3.Connection) -> None:
+    """Bring a checked store of an earlier version to this one, in one transaction; cut short, it is what it was."""
+    if _pragma(db, "user_version") == VERSION:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        _upgrade(db)  # reads the version anew: another process may have been first
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:  # a full disk may have rolled back already
+            db.execute("ROLLBACK")
+        raise
+
+
+def _upgrade(db: sqlite3.Connection) -> None:
+    for version in range(_pragma(db, "user_version"), VERSION):
+        _execute(db, UPGRADES[version])
+        db.execute(f"PRAGMA user_version = {version + 1}")
+
+
+def _execute(db: sqlite3.Connection, statements: str) -> None:
+    for statement in statements.split(";"):
+        if statement.strip():
+            db.execute(statement)
 
 
 def _pragma(db: sqlite3.Connection, name: str) -> int:
