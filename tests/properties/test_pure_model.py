@@ -12,11 +12,11 @@ from world import Program, World
 
 from mulligan.errors import UsageError
 from mulligan.model import events as ev
-from mulligan.model.action import LaunchContext
 from mulligan.model.change import Change, Drop, Patch, Replace, Rerun
 from mulligan.model.layer import Entry
+from mulligan.model.plan import Plan
+from mulligan.model.policy import DEFAULT_POLICY, Policy
 from mulligan.model.record import Record
-from mulligan.repair.planner import build_plan
 
 EXAMPLES = int(os.environ.get("MULLIGAN_EXAMPLES", "300"))
 PATHS = ["/w/a", "/w/b", "/w/d", "/w/d/a", "/w/d/b", "/w/e", "/w/e/a", "/w/l", "/w/l/a"]
@@ -161,20 +161,62 @@ def test_the_dry_run_foresees_every_replay(data, history):
     assert [step.action for step in plan.steps if step.kind == "drop"] == [n for n in old if n not in later]
 
 
-def plan_of(world: World, changes: list[Change]):
+def plan_of(world: World, changes: list[Change], policy: Policy = DEFAULT_POLICY) -> Plan | None:
     """The dry run; None when a patch can't be meant there."""
     try:
-        return build_plan(
-            world.records,
-            [world.bottom],
-            changes,
-            same_bytes=world.same_bytes,
-            first_launch=LaunchContext(),
-            session="s",
-            head=7,
-        )
+        return world.plan(changes, policy)
     except UsageError:
         return None
+
+
+policies = st.builds(Policy, st.sampled_from([1, 2, 3, 4]), st.sampled_from(["action", "group", "session"]))
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=EVERY)
+@given(data=st.data(), history=histories, policy=policies)
+def test_every_sound_policy_gives_what_a_rerun_gives(data, history, policy):
+    """At each level from 1 on and each granularity the result is the full serial run's; only what runs again differs.
+
+    Level 4 runs exactly the suffix from the first change on, a unit runs again whole or not at all, and what the plan
+    forces does run.
+    """
+    world = World(BASE)
+    for program in history:
+        world.append(program, data.draw(st.sampled_from([(), ("group:one",), ("group:two", "other")])))
+    changes, new = data.draw(repairs(world))
+    plan = plan_of(world, changes, policy)
+    if plan is None:
+        return
+    done = world.repair(changes, new, policy)
+    state, said = done.world.oracle()
+    assert [record.outcome.stdout for record in done.world.records] == said
+    assert machine.shown(done.world.state()) == machine.shown(state)
+    ran = {name for name in done.ran if any(name == slot.id for slot in world.slots)}
+    dropped = set(plan.of("drop"))
+    assert set(plan.forced) <= ran
+    if policy.level == 4 and policy.granularity == "action" and not any(isinstance(c, Patch) for c in changes):
+        assert ran == {slot.id for slot in world.slots[first_change(world, changes) :]} - dropped
+    units: dict[str, set[str]] = {}
+    for record in world.records:
+        for unit in policy.units(record.action):
+            units.setdefault(unit, set()).add(record.id)
+    for members in units.values():
+        assert not members & (ran | dropped) or members <= ran | dropped, (members, ran)
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None, suppress_health_check=EVERY)
+@given(data=st.data(), history=histories)
+def test_level_0_runs_no_more_than_what_was_named(data, history):
+    """Whoever runs again at level 0 was named, or its layer could not stand; the tree is what the layers make."""
+    world = World(BASE)
+    for program in history:
+        world.append(program)
+    changes, new = data.draw(repairs(world))
+    if plan_of(world, changes, Policy(0)) is None:
+        return
+    done = world.repair(changes, new, Policy(0))  # which compares the pass's tree with the state after each slot
+    named = {str(change.id) for change in changes if not isinstance(change, Patch)}
+    assert {name for name in done.ran if name[0] == "a"} - named <= {step.action for step in done.misfits}
 
 
 def _grew(old: Record, new: Record) -> bool:

@@ -6,7 +6,7 @@ it may be, and else made again from its manifest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import machine
 from machine import Inode, Op, Run, Sealed, State
@@ -17,9 +17,10 @@ from mulligan.model.events import Event
 from mulligan.model.fold import check_writes, fold_footprint, fold_manifest
 from mulligan.model.ids import ActionId, LayerId, RecordId
 from mulligan.model.layer import Layer, Manifest
-from mulligan.model.plan import Step
+from mulligan.model.plan import Plan, Step
+from mulligan.model.policy import DEFAULT_POLICY, Policy
 from mulligan.model.record import Record
-from mulligan.repair.planner import Pass
+from mulligan.repair.planner import Pass, build_plan
 from mulligan.repair.schedule import Slot, patch_path
 
 Program = tuple[Op, ...]
@@ -34,6 +35,7 @@ class Slotted:
     program: Program
     now: int
     patch: bool = False
+    labels: tuple[str, ...] = ()
 
 
 @dataclass
@@ -43,6 +45,7 @@ class Repair:
     world: World
     ran: list[ActionId]
     needed: list[ActionId]
+    misfits: list[Step] = field(default_factory=list)
 
 
 class World:
@@ -59,10 +62,10 @@ class World:
         self.records: list[Record] = []
         self.runs: dict[LayerId, Run] = {}
 
-    def append(self, program: Program) -> None:
+    def append(self, program: Program, labels: tuple[str, ...] = ()) -> None:
         """Run one more action on the head."""
         number = len(self.slots) + 1
-        slot = Slotted(ActionId(f"a{number}"), program, number * 100)
+        slot = Slotted(ActionId(f"a{number}"), program, number * 100, labels=labels)
         launch = self.records[-1].handoff if self.records else LaunchContext()
         self.slots.append(slot)
         self.records.append(self.execute(slot, self.state(), launch))
@@ -85,7 +88,7 @@ class World:
         return Record(
             record_id=RecordId(len(self.layers)),
             revision=1,
-            action=Action(slot.id, kind="patch" if slot.patch else "run", shell="program"),
+            action=Action(slot.id, kind="patch" if slot.patch else "run", shell="program", labels=slot.labels),
             launch=launch,
             handoff=launch if slot.patch else LaunchContext(run.env),
             outcome=Outcome(0, None, stdout=repr(run.transcript).encode()),
@@ -93,17 +96,37 @@ class World:
             layer=layer,
         )
 
-    def walk(self, changes: list[Change]) -> Pass:
-        """The pass of a repair by these changes."""
-        return Pass(self.records, [self.bottom], changes, same_bytes=self.same_bytes, first_launch=LaunchContext())
+    def walk(self, changes: list[Change], policy: Policy = DEFAULT_POLICY, units: dict[str, str] | None = None) -> Pass:
+        """The pass of a repair by these changes. Raises UsageError for a patch that can't be meant, beyond level 1."""
+        return Pass(
+            self.records,
+            [self.bottom],
+            changes,
+            same_bytes=self.same_bytes,
+            first_launch=LaunchContext(),
+            policy=policy,
+            forced=self.plan(changes, policy).forced if policy != DEFAULT_POLICY else None,
+            units=units,
+        )
+
+    def plan(self, changes: list[Change], policy: Policy = DEFAULT_POLICY) -> Plan:
+        """The dry run. Raises UsageError for a patch that can't be meant."""
+        options = {"same_bytes": self.same_bytes, "first_launch": LaunchContext(), "policy": policy}
+        return build_plan(self.records, [self.bottom], changes, session="s", head=7, **options)
 
     def same_bytes(self, layer: LayerId, path: str, other: LayerId, at: str) -> bool:
         """Whether two layers hold the same bytes."""
         return self.layers[layer].inodes[path].data == self.layers[other].inodes[at].data
 
-    def repair(self, changes: list[Change], programs: dict[str, Program]) -> Repair:
+    def repair(
+        self,
+        changes: list[Change],
+        programs: dict[str, Program],
+        policy: Policy = DEFAULT_POLICY,
+        units: dict[str, str] | None = None,
+    ) -> Repair:
         """Carry a repair out. `programs` has what each replaced action is replaced by."""
-        walk, new = self.walk(changes), World.__new__(World)
+        walk, new = self.walk(changes, policy, units), World.__new__(World)
         vars(new).update(vars(self))
         new.slots, new.records = [], []
         done = Repair(new, [], [])
@@ -117,6 +140,8 @@ class World:
                     new.records.append(later.record)
                 break
             step = walk.verdict(slot)
+            if walk.torn:
+                return self.repair(changes, programs, policy, walk.units)
             kind = step.kind
             if kind == "drop":
                 walk.drop(slot)
@@ -131,6 +156,7 @@ class World:
             if kind == "keep":
                 record = self._kept(slot, walk, state)
             else:
+                done.misfits += [step for reason in step.because if reason.kind == "misfit"]
                 record = self.execute(here, state, walk.launch)
                 walk.ran(slot, record)
                 done.ran.append(here.id)

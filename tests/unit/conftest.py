@@ -33,7 +33,20 @@ class Story:
         return Layer(LayerId(name), Manifest(entries, frozenset(removes)))
 
     def record(
-        self, name, writes=None, removes=(), *, layer="", stdout=b"", env=None, cwd=None, exit_code=0, **facts
+        self,
+        name,
+        writes=None,
+        removes=(),
+        *,
+        layer="",
+        stdout=b"",
+        stderr=b"",
+        env=None,
+        cwd=None,
+        exit_code=0,
+        labels=(),
+        text=None,
+        **facts,
     ) -> Record:
         """A record that belongs to no history yet. `facts` are a footprint's sets."""
         handoff = LaunchContext({**self.handoff.env, **(env or {})}, cwd or self.handoff.cwd)
@@ -41,10 +54,10 @@ class Story:
         return Record(
             record_id=RecordId(1),
             revision=1,
-            action=Action(ActionId(name), shell=f"do {name}"),
+            action=Action(ActionId(name), shell=text or f"do {name}", labels=labels),
             launch=self.handoff,
             handoff=handoff,
-            outcome=Outcome(exit_code, None, stdout=stdout),
+            outcome=Outcome(exit_code, None, stdout=stdout, stderr=stderr),
             footprint=Footprint(**sets),
             layer=self.layer(layer or f"layer-{name}", writes or {}, removes),
         )

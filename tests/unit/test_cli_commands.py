@@ -37,6 +37,7 @@ class FakeSession:
 
     known: ClassVar[set[str]] = set()
     asked: ClassVar[list[tuple]] = []
+    policies: ClassVar[list[mulligan.Policy]] = []
     outcome = Outcome(0, None)
     report_applied = True
     imports: ClassVar[dict[str, str]] = {}
@@ -79,9 +80,10 @@ class FakeSession:
         """All records."""
         return [a_record(self.outcome, "echo '\x1b[31m'\nnext")]
 
-    def plan(self, *changes):
+    def plan(self, *changes, policy):
         """A plan."""
         self.asked.append(("plan", changes))
+        self.policies.append(policy)
         step = Step(ActionId("a1"), "must_rerun", (Reason("read_changed", "dat:/workspace/x\n", "a0"),))
         return Plan(self.name, 4, changes, (step,))
 
@@ -261,6 +263,40 @@ def test_a_plan_shows_the_replacement(fake, capsys):
     """A dry run names what a replaced action is to be, not what it was."""
     assert cli.main(["repair", "-s", "job", "--replace", "a1", "the new text", "--dry-run"], {}) == 0
     assert "the new text" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("answer", [False, True])
+def test_a_person_is_shown_the_plan_and_asked(fake, monkeypatch, capsys, answer):
+    """On a terminal the plan comes first, and only a yes applies it; --yes and --json ask nothing, nor does a pipe."""
+    asked = []
+    monkeypatch.setattr("click.confirm", lambda text, default: (asked.append((text, default)), answer)[1])
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert cli.main(["repair", "-s", "job", "--drop", "a1"], {}) == 0
+    out = capsys.readouterr().out
+    assert "plan: 1 must run again" in out
+    assert asked == [("apply?", False)]
+    assert ("apply", False) in fake.asked or not answer
+    assert ("nothing was changed" in out) is not answer
+    assert cli.main(["repair", "-s", "job", "--drop", "a1", "--yes"], {}) == 0
+    assert cli.main(["repair", "-s", "job", "--drop", "a1", "--json"], {}) == 0
+    assert len(asked) == 1
+
+
+def test_how_cautious_a_repair_is_can_be_said(fake, monkeypatch, capsys):
+    """--level and --granularity make the policy; the JSON names both, and level 0 is called unsound aloud."""
+    args = ["repair", "-s", "job", "--drop", "a1", "--dry-run"]
+    assert cli.main([*args, "--level", "3", "--granularity", "group", "--json"], {}) == 0
+    assert fake.policies[-1] == mulligan.Policy(3, "group")
+    told = json.loads(capsys.readouterr().out)
+    assert {"level", "granularity", "sound"} <= set(told)
+    assert cli.main([*args, "--level", "5"], {}) == errors.UsageError.exit_code
+    plan = Plan("job", 1, (), (Step(ActionId("a1"), "keep", (Reason("read_changed", "dat:/x", "a0"),)),))
+    monkeypatch.setattr(fake, "plan", lambda _self, *_changes, policy: replace(plan, policy=policy))
+    assert cli.main([*args, "--level", "0"], {}) == 0
+    out = capsys.readouterr().out
+    assert "keep (stale)" in out
+    assert "level 0 is UNSOUND: a1 kept although" in out
 
 
 def test_reasons_of_one_kind_are_told_together():

@@ -184,12 +184,16 @@ def plan_json(plan: Plan) -> Json:
     """What `repair --dry-run --json` prints: the shape of a repair in which nothing was done."""
     return {
         "session": plan.session,
+        "level": plan.policy.level,
+        "granularity": plan.policy.granularity,
+        "sound": plan.policy.sound,
         "plan": [{"action": s.action, "step": s.kind, "because": [reason_json(r) for r in s.because]} for s in plan.steps],
         "applied": False,
         "ran": [],
         "kept": [],
         "dropped": [],
         "cut_off": [],
+        "stale": [],
         "diverged": [],
         "failed": [],
         "failures": [],
@@ -201,7 +205,7 @@ def plan_json(plan: Plan) -> Json:
 def report_json(report: Report) -> Json:
     """What `repair --json` prints. `failures`: what failed, as `run --json` tells it; in no history unless applied."""
     out = plan_json(report.plan)
-    for name in ("ran", "kept", "dropped", "cut_off", "diverged", "failed"):
+    for name in ("ran", "kept", "dropped", "cut_off", "stale", "diverged", "failed"):
         out[name] = list(getattr(report, name))
     out["failures"] = [run_json(record, report.plan.session) for record in report.failures]
     put_all(out, "effects", report.effects)

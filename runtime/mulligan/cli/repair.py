@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mulligan.model.change import Change
     from mulligan.model.ids import ActionId
     from mulligan.model.plan import Plan, Reason, Report, Step, StepKind
+    from mulligan.model.policy import Granularity, Level
     from mulligan.model.record import Record
 
 REASONS_SHOWN = 3
@@ -32,6 +33,10 @@ _SAYINGS = {
     "launch": "is launched with another",
     "base_changed": "the host changed",
     "declared": "declared as input:",
+    "level": "the level runs it again",
+    "group": "runs again with its group",
+    "hint": "may hang on the output of",
+    "misfit": "its layer can't stand there:",
 }
 
 
@@ -60,6 +65,21 @@ _SAYINGS = {
 @click.option(
     "--at", metavar="ACTION", help="Let the patches stand right after this action, not after their paths' last writers."
 )
+@click.option(
+    "--level",
+    type=click.IntRange(0, 4),
+    default=1,
+    show_default=True,
+    help="What else runs again: 0 nothing (unsound), 1 who saw a difference, 2 who may, 3 also by hints, 4 all after it.",
+)
+@click.option(
+    "--granularity",
+    type=click.Choice(["action", "group", "session"]),
+    default="action",
+    show_default=True,
+    help="What runs again as one: an action, all actions with the same label group:NAME, or all.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not show the plan and ask first, as is done on a terminal.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.option("--keep-going", is_flag=True, help="Apply the repair even if an action that had succeeded fails now.")
 @json_option
@@ -72,6 +92,9 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
     rerun: tuple[str, ...],
     patch: tuple[str, ...],
     at: str | None,
+    level: Level,
+    granularity: Granularity,
+    yes: bool,
     dry_run: bool,
     keep_going: bool,
     as_json: bool,
@@ -82,18 +105,25 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
     nothing is applied, unless --keep-going.
     """
     from mulligan.cli.jsonview import plan_json, report_json  # noqa: PLC0415 - not needed for --help
+    from mulligan.cli.render import echo  # noqa: PLC0415
+    from mulligan.model.policy import Policy  # noqa: PLC0415
 
     changes = _changes(replace, drop, rerun, patch, at)
     if not changes:
         raise UsageError("say what to correct: --replace, --drop, --rerun or --patch", remedy="see `mulligan repair --help`")
     with caller.open(session) as opened:
         before = opened.log()
-        plan = opened.plan(*changes)
+        plan = opened.plan(*changes, policy=Policy(level, granularity))
+        if dry_run and as_json:
+            caller.print_json(plan_json(plan))
+            return
+        asking = not (yes or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
+        if dry_run or asking:
+            _tell_plan(plan, before, dict(replace), "dry run: {}; nothing was changed" if dry_run else "plan: {}")
         if dry_run:
-            if as_json:
-                caller.print_json(plan_json(plan))
-            else:
-                _tell_plan(plan, before, dict(replace))
+            return
+        if asking and not click.confirm("apply?", default=False):
+            echo("nothing was changed")
             return
         with Progress("repairing") as progress:
             report = opened.apply(
@@ -181,12 +211,25 @@ def texts_of(records: Sequence[Record]) -> dict[str, str]:
     return {r.id: r.action.text for r in records}
 
 
-def _tell_plan(plan: Plan, records: Sequence[Record], new_texts: Mapping[str, str]) -> None:
+def _tell_plan(plan: Plan, records: Sequence[Record], new_texts: Mapping[str, str], summary: str) -> None:
     from mulligan.cli.render import echo  # noqa: PLC0415 - not needed for --help
 
-    steps_table(plan.steps, lambda step: step.kind.replace("_", " "), {**texts_of(records), **new_texts})
+    steps_table(plan.steps, _step_word, {**texts_of(records), **new_texts})
     counts = [f"{len(plan.of(kind))} {word}" for kind, word in _KINDS if plan.of(kind)]
-    echo(f"dry run: {', '.join(counts)}; nothing was changed")
+    echo(summary.format(", ".join(counts)))
+    _tell_unsound(plan, [s.action for s in plan.steps if s.kind == "keep" and s.because])
+
+
+def _step_word(step: Step) -> str:
+    return "keep (stale)" if step.kind == "keep" and step.because else step.kind.replace("_", " ")
+
+
+def _tell_unsound(plan: Plan, stale: Sequence[ActionId]) -> None:
+    from mulligan.cli.render import echo  # noqa: PLC0415 - not needed for --help
+
+    if not plan.policy.sound:
+        kept = f": {', '.join(stale)} kept although what they saw may have changed" if stale else ""
+        echo(f"level 0 is UNSOUND{kept}; the state need not be what the corrected history gives")
 
 
 _KINDS: Sequence[tuple[StepKind, str]] = (
@@ -212,6 +255,8 @@ def outcome_word(report: Report, step: Step, before: Sequence[Record], after: Se
         if now not in {None, "ok", "patch"}:
             return f"ran: {now} again"
         return "ran: failed" if step.action in report.failed else "ran"
+    if step.action in report.stale:
+        return "kept (stale)"
     return "kept (cut off)" if step.action in report.cut_off else "kept"
 
 
@@ -234,6 +279,7 @@ def _tell_report(report: Report, before: Sequence[Record], after: Sequence[Recor
         echo(f"{record.id} failed; the end of its stderr:" if said else f"{record.id} failed and said nothing on stderr")
         for line in said:
             echo(f"  {line}")
+    _tell_unsound(report.plan, report.stale)
     done = "applied" if report.applied else "not applied"
     echo(
         f"repair {done}: {len(report.ran)} ran, {len(report.kept)} kept, {len(report.dropped)} dropped, {report.seconds:.2f} s"

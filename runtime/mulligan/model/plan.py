@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from mulligan.model.policy import DEFAULT_POLICY, Policy
 
@@ -22,7 +22,14 @@ ReasonKind = Literal[
     "launch",  # the environment or working directory it starts with has changed
     "base_changed",  # a file of the host base changed since
     "declared",  # a declared input changed
+    "level",  # the policy's level runs it again, whatever it saw
+    "group",  # it runs again as one with another action
+    "hint",  # its command holds a rare word that an action which runs again had put out
+    "misfit",  # level 0 would keep it, but its layer can't stand on the corrected state
 ]
+
+
+FORCING: Final[tuple[ReasonKind, ...]] = ("level", "hint", "group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the plan says of one slot of history."""
+    """What the plan says of one slot of history. Reasons of a kept one: why a sound repair would not keep it (level 0)."""
 
     action: ActionId
     kind: StepKind
@@ -53,6 +60,11 @@ class Plan:
     changes: tuple[Change, ...]
     steps: tuple[Step, ...]
     policy: Policy = DEFAULT_POLICY
+
+    @property
+    def forced(self) -> dict[ActionId, Reason]:
+        """The actions that run again whatever they saw, with the reason."""
+        return {s.action: r for s in self.steps if s.kind == "must_rerun" for r in s.because[:1] if r.kind in FORCING}
 
     def of(self, kind: StepKind) -> list[ActionId]:
         """The ids of the actions with this step, in order of history."""
@@ -82,7 +94,8 @@ class Report:
 
     `cut_off`: may_rerun in the plan, yet kept, because what it observed came out the same. `diverged`: ran again with
     another exit code or signal than recorded. `failed`: ran again and failed where it had succeeded; `failures` are their
-    records, which are in no history when the repair was not applied.
+    records, which are in no history when the repair was not applied. `stale`: kept by level 0 although what they saw has
+    another value now, so the state is not that of the corrected history; a later repair runs them again.
     """
 
     plan: Plan
@@ -94,6 +107,7 @@ class Report:
     diverged: tuple[ActionId, ...] = ()
     failed: tuple[ActionId, ...] = ()
     failures: tuple[Record, ...] = ()
+    stale: tuple[ActionId, ...] = ()
     records: tuple[RecordId, ...] = ()
     effects: tuple[str, ...] = ()
     head: int = 0

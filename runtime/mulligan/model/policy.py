@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from mulligan.model.action import Action
+
+GROUP = "group:"  # how a label begins that makes its actions one sub-task
 
 Level = Literal[0, 1, 2, 3, 4]
 Granularity = Literal["action", "group", "session"]
@@ -24,9 +29,11 @@ class Equivalence:
 class Policy:
     """How a repair decides.
 
-    level: 0 only what was named (unsound), 1 what an observation proves (the default), 2 also all that the graph reaches, 3
-    also weak edges, 4 everything from the first change on. granularity: what runs again as one. env_reads: whether a launch
-    variable counts as read by whoever may have used it (`lazy`), or by all that were launched with it (`launch`).
+    level: 0 only what was named (unsound: the rest is kept whatever it saw), 1 what an observation proves (the default), 2
+    also all that the dry run reaches, without cut-off, 3 also what hangs on hints, 4 everything from the first change on.
+    granularity: what runs again as one: each action, all that share a label `group:NAME`, or the whole session.
+    env_reads: whether a launch variable counts as read by whoever may have used it (`lazy`), or by all that were launched
+    with it (`launch`).
     jobs: how many replays may run at the same time; 0 for as many as there are CPUs.
     """
 
@@ -35,6 +42,17 @@ class Policy:
     env_reads: EnvReads = "lazy"
     equivalences: tuple[Equivalence, ...] = ()
     jobs: int = 0
+
+    @property
+    def sound(self) -> bool:
+        """Whether the result of a repair is that of the whole corrected history."""
+        return self.level > 0
+
+    def units(self, action: Action) -> tuple[str, ...]:
+        """The names of what the action belongs to and runs again as one with."""
+        if self.granularity == "session":
+            return ("session",)
+        return tuple(label for label in action.labels if label.startswith(GROUP)) if self.granularity == "group" else ()
 
 
 DEFAULT_POLICY = Policy()

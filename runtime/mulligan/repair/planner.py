@@ -21,10 +21,10 @@ from mulligan.model.policy import DEFAULT_POLICY
 from mulligan.model.tree import touched_kinds
 from mulligan.repair.dirty import Causes, Dirty
 from mulligan.repair.schedule import patch_path
-from mulligan.repair.walk import MAX_WITNESSES, WORKING_FOLDER, Pass
+from mulligan.repair.walk import MAX_WITNESSES, WORKING_FOLDER, Pass, unit_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from mulligan.model.action import LaunchContext
     from mulligan.model.change import Change
@@ -59,10 +59,23 @@ def build_plan(
     def same(layer: LayerId, path: str, other: LayerId, at: str) -> bool:
         return PATCH_LAYER not in (layer, other) and same_bytes(layer, path, other, at)
 
-    walk = Pass(history, bottom, changes, same_bytes=same, first_launch=first_launch, base_changed=base_changed, policy=policy)
-    forecast = _Forecast(walk)
-    steps = [step for slot in walk if (step := forecast.step(slot)) is not None]
-    return Plan(session, head, tuple(changes), tuple(steps), policy)
+    layers, units, maybe = tuple(bottom), dict[str, str](), dict[str, str]()
+    while True:
+        walk = Pass(
+            history,
+            layers,
+            changes,
+            same_bytes=same,
+            first_launch=first_launch,
+            base_changed=base_changed,
+            policy=policy,
+            units=units,
+        )
+        forecast = _Forecast(walk, maybe)
+        steps = [step for slot in walk if (step := forecast.step(slot)) is not None]
+        if not walk.torn and not forecast.torn:
+            return Plan(session, head, tuple(changes), tuple(steps), policy)
+        units, maybe = walk.units, forecast.units
 
 
 def check_patch(path: str, tree: Tree) -> None:
@@ -81,8 +94,12 @@ def check_patch(path: str, tree: Tree) -> None:
 class _Forecast:
     """A walk in which every action that would run again is taken to write what it wrote, of values not known."""
 
-    def __init__(self, walk: Pass) -> None:
+    def __init__(self, walk: Pass, units: Mapping[str, str]) -> None:
         self._walk = walk
+        self.units = dict(units)  # those that may run again -> the action by which they may
+        self.torn = False
+        self._kept_units: set[str] = set()
+        self._begun = False  # whether an action was changed, or runs again, already
         self._maybe = Dirty()
         self._causes = Causes()
         self._told: dict[Key, str] = {}  # variables, outcomes and declared keys of actions that run again
@@ -90,13 +107,11 @@ class _Forecast:
     def step(self, slot: Slot) -> Step | None:
         """The step of this slot; None for a patch."""
         if slot.record is None:
+            self._begun = True
             self._patch(slot)
             return None
-        step = self._walk.verdict(slot)
-        if step.kind == "keep":
-            because = self._witnesses(slot.record)
-            if because:
-                step = Step(step.action, "may_rerun", tuple(because[:MAX_WITNESSES]))
+        step = self._judged(self._walk.verdict(slot), slot.record)
+        self._begun = self._begun or step.kind != "keep"
         if step.kind == "drop":
             self._walk.drop(slot)
             return step
@@ -106,6 +121,40 @@ class _Forecast:
         if step.kind != "keep":
             self._mark(slot.record, touched)
         return step
+
+    def _judged(self, step: Step, record: Record) -> Step:
+        """The step with what may be, and with what the policy's level asks for."""
+        level = self._walk.policy.level
+        if step.kind == "keep":
+            because = self._witnesses(record)
+            if level == 0:
+                return replace(step, because=(*step.because, *because)[:MAX_WITNESSES])
+            unit = next((unit for unit in self._walk.policy.units(record.action) if unit in self.units), None)
+            if not because and unit is not None and record.action.kind == "run":
+                because = [unit_reason(unit, self.units[unit])]
+            forced = self._reason_to_force(record, because)
+            if forced is not None:
+                step = self._walk.force(record, Step(step.action, "must_rerun", (forced, *because)[:MAX_WITNESSES]))
+            elif because:
+                step = Step(step.action, "may_rerun", tuple(because[:MAX_WITNESSES]))
+        self._tell_units(record, step)
+        return step
+
+    def _reason_to_force(self, record: Record, because: Sequence[Reason]) -> Reason | None:
+        level = self._walk.policy.level
+        if record.action.kind != "run":
+            return None
+        if level == 4 and self._begun:  # noqa: PLR2004 - the levels are documented with Policy
+            return Reason("level", note="level 4 runs all again from the first change on")
+        return Reason("level", note=f"level {level} runs it again") if level >= 2 and because else None  # noqa: PLR2004
+
+    def _tell_units(self, record: Record, step: Step) -> None:
+        for unit in self._walk.policy.units(record.action):
+            if step.kind == "keep":
+                self._kept_units.add(unit)
+            elif step.kind == "may_rerun" and unit not in self.units:
+                self.units[unit] = record.id
+                self.torn = self.torn or unit in self._kept_units
 
     def _witnesses(self, record: Record) -> list[Reason]:
         """What the action relied on that an action running again wrote."""

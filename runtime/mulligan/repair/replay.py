@@ -18,11 +18,12 @@ from mulligan.model.ids import ActionId, LayerId, RecordId
 from mulligan.model.plan import Reason, Report, Step
 from mulligan.model.record import Record
 from mulligan.repair.planner import check_patch
+from mulligan.repair.remembering import Remembering
 from mulligan.repair.schedule import patch_path
 from mulligan.repair.walk import Pass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from mulligan.model.layer import Layer
     from mulligan.model.plan import Plan
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 GAP_NS = 100_000  # by which a patch stands after the slot before it, whose times may reach a little over its end
 NEW = RecordId(0)  # of a record that the journal does not have yet
+STALE = "stale: a repair of level 0 kept it although what it saw had changed"
 
 
 class Workshop(Protocol):
@@ -81,18 +83,30 @@ class Replay:
         next_id: Callable[[int], ActionId],
     ) -> None:
         self._plan = plan
-        self._workshop = workshop
+        self._workshop = workshop if plan.policy.granularity == "action" else Remembering(workshop)
         self._next_id = next_id
-        self._walk = Pass(
-            records,
-            bottom,
-            plan.changes,
-            same_bytes=same_bytes,
-            first_launch=first_launch,
-            base_changed=base_changed,
-            policy=plan.policy,
-        )
-        self._below = [layer.id for layer in bottom]
+        self._bottom = bottom
+
+        def begin(units: Mapping[str, str]) -> Pass:
+            return Pass(
+                records,
+                bottom,
+                plan.changes,
+                same_bytes=same_bytes,
+                first_launch=first_launch,
+                base_changed=base_changed,
+                policy=plan.policy,
+                forced=plan.forced,
+                units=units,
+            )
+
+        self._begin_pass = begin
+        self._begin({})
+
+    def _begin(self, units: Mapping[str, str]) -> None:
+        """Stand before the first slot. `units` are known to run again."""
+        self._walk = self._begin_pass(units)
+        self._below = [layer.id for layer in self._bottom]
         self._records: list[Record] = []
         self._patches = 0
         self._tally = _Tally([], [], [], [], [], [])
@@ -100,16 +114,24 @@ class Replay:
     def run(self, *, keep_going: bool, progress: Progress | None) -> tuple[Report, list[Record]]:
         """Replay. The report's `applied` is False when a replay failed and `keep_going` is not set: publish nothing then."""
         started = time.monotonic()
+        while (applied := self._pass_through(keep_going=keep_going, progress=progress)) is None:
+            self._begin(self._walk.units)
+        return self._report(started, applied=applied), self._records if applied else []
+
+    def _pass_through(self, *, keep_going: bool, progress: Progress | None) -> bool | None:
+        """One pass over all slots: whether it may be applied; None when it must be begun anew, as a unit has grown."""
         total = len(self._walk.slots)
         for number, slot in enumerate(self._walk, 1):
             step = self._walk.verdict(slot)
+            if self._walk.torn:
+                return None
             if progress is not None:
                 what: dict[str, str] = {"keep": "keep", "drop": "drop"}
                 progress(step.action, what.get(step.kind, "patch" if slot.record is None else "run"), number, total)
             self._carry_out(slot, step)
             if self._tally.failures and not keep_going:
-                return self._report(started, applied=False), []
-        return self._report(started, applied=True), self._records
+                return False
+        return True
 
     def _carry_out(self, slot: Slot, step: Step) -> None:
         if slot.record is None:
@@ -118,7 +140,7 @@ class Replay:
             self._walk.drop(slot)
             self._note(step, self._tally.dropped)
         elif step.kind == "keep":
-            self._keep(slot, slot.record)
+            self._keep(slot, slot.record, step)
             self._note(step, self._tally.kept)
         else:
             self._run_again(slot, slot.record)
@@ -128,7 +150,7 @@ class Replay:
         where.append(step.action)
         self._tally.steps.append(step)
 
-    def _keep(self, slot: Slot, record: Record) -> None:
+    def _keep(self, slot: Slot, record: Record, step: Step) -> None:
         layer = record.layer
         if not self._walk.raw_reusable(slot):
             layer = self._workshop.rematerialise(layer, self._walk.tree, tuple(self._below))
@@ -137,7 +159,7 @@ class Replay:
         if layer.id != record.layer.id or self._walk.launch != record.handoff:
             changed = replace(record, layer=layer, launch=launch, handoff=self._walk.launch)
             record = replace(changed, record_id=NEW, revision=record.revision + 1)
-        self._append(record)
+        self._append(_marked_stale(record) if step.because else record)
 
     def _run_again(self, slot: Slot, old: Record) -> None:
         action = old.action
@@ -215,9 +237,19 @@ class Replay:
             diverged=tuple(tally.diverged),
             failed=tuple(r.id for r in tally.failures),
             failures=tuple(tally.failures),
+            stale=tuple(s.action for s in tally.steps if s.kind == "keep" and s.because),
             head=self._plan.head,
             seconds=time.monotonic() - started,
         )
+
+
+def _marked_stale(record: Record) -> Record:
+    """A record kept by level 0 over a difference: what it saw is not so any more, so the next repair may not trust it."""
+    if STALE in record.footprint.incomplete_because:
+        return record
+    because = (*record.footprint.incomplete_because, STALE)
+    again = record if record.record_id == NEW else replace(record, record_id=NEW, revision=record.revision + 1)
+    return replace(again, footprint=replace(record.footprint, incomplete_because=because))
 
 
 def replaced(action: Action, change: Replace) -> Action:

@@ -7,6 +7,10 @@ Two states are walked side by side: the recorded one, s, and the corrected one, 
 its new layer touches can enter or leave D; each of them is compared anew. That alone gives early cut-off, the masking of a
 change by a blind overwrite, and the hit of an old probe by a new path.
 An action whose trace has a hole counts as having observed everything: it is kept only while nothing at all differs.
+
+Beyond that, a plan may force actions to run again, and a unit of several actions (a group) runs again whole: its later members
+by the verdict, while an earlier one that was kept before the unit was known to run makes the pass `torn`: it is then to be
+begun anew, with the `units` known so far. At level 0 nothing is run for what it saw; whoever is kept all the same, is told.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from mulligan.model.action import LaunchContext
 from mulligan.model.change import Drop, Patch, Replace, Rerun
-from mulligan.model.ids import ActionId
+from mulligan.model.ids import ActionId, folders_above, parent
 from mulligan.model.keys import DIR, ENV, OUT, SEARCH, STORED, TELLING, Key, parse_key
 from mulligan.model.plan import Reason, Step
 from mulligan.model.policy import DEFAULT_POLICY
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from mulligan.model.change import Change
     from mulligan.model.footprint import Footprint
     from mulligan.model.keys import KeyKind
-    from mulligan.model.layer import Layer
+    from mulligan.model.layer import Layer, Manifest
     from mulligan.model.policy import Policy
     from mulligan.model.record import Record
     from mulligan.repair.dirty import SameBytes
@@ -57,10 +61,16 @@ class Pass:
         first_launch: LaunchContext,
         base_changed: Collection[str] = (),
         policy: Policy = DEFAULT_POLICY,
+        forced: Mapping[ActionId, Reason] | None = None,
+        units: Mapping[str, str] | None = None,
     ) -> None:
         self.slots = build_schedule(history, changes)
         self.policy = policy
         self.launch = first_launch
+        self.units = dict(units or {})  # those that run again -> the action by which they do
+        self._forced = forced or {}
+        self._kept_units: set[str] = set()
+        self.torn = False
         self._same_bytes = same_bytes
         self._base_changed = frozenset(base_changed)
         self._old = Tree()
@@ -100,18 +110,59 @@ class Pass:
     def rest_is_kept(self, slot: Slot) -> bool:
         """Whether this slot and all after it may be kept wholesale: nothing differs, and no change is still to come."""
         assert self.slots[self._done] is slot, (self._done, slot.name)
-        return self.clean and all(later.change is None for later in self.slots[self._done :])
+        rest = self.slots[self._done :]
+        return self.clean and not self.units and all(s.change is None and s.name not in self._forced for s in rest)
 
     def verdict(self, slot: Slot) -> Step:
         """Keep, must_rerun or drop, with witnesses. For an inserted patch, must_rerun: its layer is to be made."""
         assert self.slots[self._done] is slot, (self._done, slot.name)
         name = ActionId(slot.name)
         if slot.change is not None:
-            kind = type(slot.change)
-            return Step(name, "drop" if kind is Drop else "must_rerun", (Reason("changed", note=NOTES[kind]),))
-        assert slot.record is not None, slot
-        because = self._witnesses(slot.record)
+            step = self._changed(slot, slot.change)
+        else:
+            assert slot.record is not None, slot
+            step = self._judged(name, slot.record)
+        if slot.record is not None:
+            self._tell_units(slot.record, step)
+        return step
+
+    def force(self, record: Record, step: Step) -> Step:
+        """The plan has the record run again, against the verdict: the units it belongs to do as well. Gives the step."""
+        self._tell_units(record, step)
+        return step
+
+    def _changed(self, slot: Slot, change: Change) -> Step:
+        because = [Reason("changed", note=NOTES[type(change)])]
+        if isinstance(change, Rerun) and slot.record is not None:
+            because += self._witnesses(slot.record)  # whether it runs on what it saw before
+        return Step(ActionId(slot.name), "drop" if isinstance(change, Drop) else "must_rerun", tuple(because[:MAX_WITNESSES]))
+
+    def _judged(self, name: ActionId, record: Record) -> Step:
+        because = self._witnesses(record)
+        forced = self._reason_to_force(name, record)
+        if self.policy.level == 0 and forced is None:
+            misfit = find_misfit(record.layer.manifest, self.tree) if because else ""
+            if not misfit:
+                return Step(name, "keep", tuple(because[:MAX_WITNESSES]))
+            because = [Reason("misfit", note=misfit)]
+        if not because and forced is not None:
+            because = [forced]
         return Step(name, "must_rerun" if because else "keep", tuple(because[:MAX_WITNESSES]))
+
+    def _reason_to_force(self, name: ActionId, record: Record) -> Reason | None:
+        """Why an action runs again although nothing it saw differs; None when it need not."""
+        if record.action.kind != "run":
+            return None
+        unit = next((unit for unit in self.policy.units(record.action) if unit in self.units), None)
+        return self._forced.get(name) or (unit_reason(unit, self.units[unit]) if unit is not None else None)
+
+    def _tell_units(self, record: Record, step: Step) -> None:
+        for unit in self.policy.units(record.action):
+            if step.kind == "keep":
+                self._kept_units.add(unit)
+            elif unit not in self.units:
+                self.units[unit] = record.id
+                self.torn = self.torn or unit in self._kept_units
 
     def raw_reusable(self, slot: Slot) -> bool:
         """Whether the slot's recorded layer may stand on the corrected state as it lies on disk.
@@ -124,6 +175,9 @@ class Pass:
         entries = manifest.entries
         if (entries or manifest.removed) and "/" not in entries and self._dirty.kinds("/"):
             return False  # the upper directory itself has the attributes of "/" as they were
+        if self.policy.level == 0 and self._dirty:  # it may have been kept over any difference
+            spoken = manifest.paths | folders_above(manifest.paths)
+            return not any(path in spoken for path in self._dirty)
         if len(entries) <= len(self._dirty):
             return not any(entry.inherits() & self._dirty.kinds(path) for path, entry in entries.items())
         return not any(entries[path].inherits() & self._dirty.kinds(path) for path in self._dirty if path in entries)
@@ -243,6 +297,26 @@ class Pass:
         if key.kind in ("env", "net", "out", "mem"):
             return self._told.get(key, "")
         return self._causes.of(key, self._dirty)
+
+
+def unit_reason(unit: str, by: str) -> Reason:
+    """Why a member of a unit runs again."""
+    return Reason("group", source=by, note=f"runs again as one with {by} ({unit})")
+
+
+def find_misfit(manifest: Manifest, tree: Tree) -> str:
+    """What keeps a layer from standing on a state that it was not made for, as a sentence; empty when it can."""
+    made: set[str] = set()
+    for path, entry in sorted(manifest.entries.items()):
+        folder, below = parent(path), tree.get(path)
+        above = tree.get(folder)
+        if folder not in made and (above is None or above.kind != "dir"):
+            return f"it writes into {folder}, which is no folder there"
+        if not entry.made and (below is None or below.kind != entry.kind):
+            return f"it changed a part of {path}, which is not there"
+        if entry.kind == "dir":
+            made.add(path)
+    return ""
 
 
 def launch_differences(record: Record, now: LaunchContext) -> list[str]:

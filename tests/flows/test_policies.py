@@ -1,0 +1,83 @@
+"""How cautious a repair is, on real sessions: levels, groups, declared outputs, hints, equivalences, refinements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from twins import tree_of
+
+from mulligan import Drop, Policy, Replace, Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def session(home: Path) -> Iterator[Session]:
+    """A fresh session."""
+    with Session.create("s", home=home) as session:
+        yield session
+
+
+def fresh(home: Path, *commands: str) -> object:
+    """The tree that these commands give from the start."""
+    with Session.create("fresh", home=home) as session:
+        for command in commands:
+            session.run(command)
+        return tree_of(session)
+
+
+def test_level_0_keeps_what_it_should_not_and_says_so(session: Session) -> None:
+    """Kept over a changed input, an action is reported as stale, marked as such, and run by the next sound repair."""
+    session.run("mkdir d; echo 1 > n")
+    session.run("cat n > m")
+    report = session.repair(Replace("a1", "mkdir d; echo 2 > n"), policy=Policy(0))
+    assert (report.ran, report.stale) == (("a1",), ("a2",))
+    assert (session.files.read("/workspace/m"), session.files.read("/workspace/n")) == ("1\n", "2\n")
+    assert "stale" in session.record("a2").footprint.incomplete_because[0]
+    report = session.repair(Replace("a1", "mkdir d; echo 3 > n"), policy=Policy(0))
+    assert report.stale == ("a2",)
+    assert len(session.record("a2").footprint.incomplete_because) == 1
+    assert session.repair(Replace("a1", "mkdir d; echo 4 > n")).ran == ("a1", "a2")
+    assert session.files.read("/workspace/m") == "4\n"
+
+
+def test_level_0_never_makes_a_corrupt_state(session: Session) -> None:
+    """What a kept layer can't stand on is not revived: its action runs again, and may fail."""
+    session.run("mkdir d; echo 1 > n; echo 1 > o")
+    session.run("echo y > d/y")
+    session.run("rm o; chmod 600 n")
+    plan = session.plan(Replace("a1", "echo 1 > n"), policy=Policy(0))
+    report = session.apply(plan, keep_going=True)
+    assert (report.ran, report.stale, report.failed) == (("a1", "a2"), ("a3",), ("a2",))
+    assert session.files.list("/workspace") == ["n"]
+    assert session.run("ls; cat n").stdout == "n\n1\n"
+
+
+def test_level_4_runs_the_whole_suffix(session: Session) -> None:
+    """From the first change on all runs again, and the result is that of the corrected history."""
+    for command in ("echo 1 > a", "echo 2 > b", "echo 3 > c"):
+        session.run(command)
+    report = session.repair(Replace("a2", "echo 22 > b"), policy=Policy(4))
+    assert (report.kept, report.ran) == (("a1",), ("a2", "a3"))
+    assert {r.kind for s in report.plan.steps[2:] for r in s.because} == {"level"}
+
+
+def test_a_group_runs_again_whole_on_real_layers(session: Session, home: Path) -> None:
+    """Also an earlier member that only the replay finds out to belong to it; what ran before that is not run twice."""
+    session.run("echo 1 > seed")
+    session.run("date +%N > stamp; cat n 2>/dev/null; true", labels=["group:build"])
+    session.run("echo 1 > n")
+    session.run("cat n > out", labels=["group:build"])
+    session.run("echo other > side")
+    plan = session.plan(Replace("a3", "echo 2 > n"), policy=Policy(granularity="group"))
+    assert [s.kind for s in plan.steps] == ["keep", "may_rerun", "must_rerun", "may_rerun", "keep"]
+    ran: list[tuple[str, str]] = []
+    report = session.apply(plan, progress=lambda action, what, _done, _of: ran.append((action, what)))
+    assert report.ran == ("a2", "a3", "a4")
+    assert ("a2", "keep") in ran
+    assert ("a2", "run") in ran  # the pass was begun anew when a4 was seen to run
+    assert session.files.read("/workspace/out") == "2\n"
+    assert session.repair(Drop("a5"), policy=Policy(granularity="session")).kept == ()
