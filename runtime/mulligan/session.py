@@ -22,10 +22,12 @@ from mulligan.history.store import SessionRow, Store, default_home
 from mulligan.model.action import Action, LaunchContext
 from mulligan.model.change import Patch
 from mulligan.model.ids import ActionId, LayerId, check_host_path, shown
-from mulligan.model.keys import ENV, parse_key
+from mulligan.model.keys import DIR, OUT, PATH_KINDS, parse_key
+from mulligan.model.outputs import check_out, writer_of
 from mulligan.model.plan import describe_failure
 from mulligan.model.policy import DEFAULT_POLICY
 from mulligan.model.tree import Tree
+from mulligan.repair.hints import find_hints
 from mulligan.repair.planner import build_plan
 from mulligan.repair.replay import Replay
 from mulligan.runner import Runner
@@ -182,13 +184,17 @@ class Session:
         """
         _check_texts(command, env or {})
         _check_lists(labels=labels, reads=reads, writes=writes)
-        _check_keys((*reads, *writes))
+        _check_keys(reads)
+        _check_keys(writes, written=True)
         if timeout is not None and not 0 < timeout <= LONGEST_TIMEOUT_S:
             raise UsageError(
                 f"timeout {timeout:g}: it is no time to wait", remedy="give seconds above 0, at most a year of them"
             )
         with self._store.locked(self.name, on_wait), self._runner.attempt() as attempt:
             head = self.head
+            for key in map(parse_key, reads):
+                if key.kind == OUT:
+                    self._store.journal.record(self.name, writer_of(key.name))  # raises for an action that is not there
             last = self._store.journal.last(head)
             launch = last.handoff if last else self._launch
             action = Action(
@@ -252,23 +258,26 @@ class Session:
         return self._layers.read(node.provider, path)
 
     def why(self, target: str) -> Why:
-        """Where an action, a path or a variable (`env:NAME`) came from, and who relied on it, each with its witness key.
+        """Where an action, a path or another key (`env:NAME`, `out:a1`, `mem:ID`) came from, and who relied on it.
+
+        Each reliance has its witness key, and whether it was traced, declared, or is merely a hint (weak).
 
         Raises NotFoundError for what this history does not know.
         """
         records = self.log()
         if target not in {r.id for r in records} and not _ACTION_ID.fullmatch(target):
             target = _placed_target(target)
-        why = explain(records, target, self._bottom_layers())
+        why = explain(records, target, self._bottom_layers(), find_hints(records))
         if not why.data.get("steps", True) and not self.files.exists(target):
             raise NotFoundError(f"why {target!r}: it does not exist in this state, and no action made it or relied on it")
         return why
 
     def graph(self) -> nx.MultiDiGraph:
-        """Who relied on whom: a networkx graph whose edges carry the witness key."""
+        """Who relied on whom: a networkx graph whose edges carry the witness key, provenance and confidence."""
         from mulligan.history.graph import build_graph  # noqa: PLC0415 - networkx takes 0.2 s to import
 
-        return build_graph(self.log(), self._bottom_layers())
+        records = self.log()
+        return build_graph(records, self._bottom_layers(), find_hints(records))
 
     # -- repair
 
@@ -401,13 +410,17 @@ def _check_lists(**lists: Sequence[str]) -> None:
             raise UsageError(f"{name} {words!r}: a list is wanted", remedy=f"give {name}=[{words!r}]")
 
 
-def _check_keys(keys: Iterable[str]) -> None:
+def _check_keys(keys: Iterable[str], *, written: bool = False) -> None:
     """Refuse a declared key that could not be read again when the action is repaired."""
     for text in keys:
         try:
-            parse_key(text)
+            key = parse_key(text)
+            if key.kind == OUT:
+                check_out(key.name)
         except ValueError as error:
             raise UsageError(f"declare {text!r}: {error}") from error
+        if written and key.kind == OUT:
+            raise UsageError(f"declare {text!r} as written: an action's output is its own, and needs no declaration")
 
 
 def _command(command: str | Sequence[str]) -> dict[str, Any]:
@@ -422,7 +435,7 @@ def _placed_target(target: str) -> str:
     """What `why` is asked of: a variable's key, or the absolute path of a path or of a path's key."""
     with suppress(ValueError):
         key = parse_key(target)
-        if key.kind == ENV:
+        if key.kind not in (*PATH_KINDS, DIR):
             return target
         if key.name.startswith("/"):
             return key.name

@@ -112,6 +112,7 @@ def test_other_schema(home: Path) -> None:
     [
         {"timeout": 0}, {"timeout": float("inf")}, {"timeout": float("nan")}, {"timeout": 1e300}, {"env": {"A": 1}},
         {"env": {"A=B": "x"}}, {"env": {"": "x"}}, {"env": {"A": "\0"}}, {"labels": "one"}, {"reads": "out:a1"},
+        {"reads": ["out:a1.exit"]}, {"reads": ["out:b1"]}, {"writes": ["out:a1"]},
         {"command": ["echo", 5]}, {"command": "echo a\0b"}, {"command": []},
     ],
 )  # fmt: skip

@@ -213,6 +213,33 @@ def test_row_16_moving_a_folder_of_a_lower_layer(begin: Callable[[str], History]
     assert h.session.files.read("/workspace/new/f") == "good\n"
 
 
+def test_row_21_only_the_output_differs(begin: Callable[[str], History]) -> None:
+    """Who declared an action's output as input runs again when only its stdout differs; who declared its status does not."""
+    h = begin("true")
+    a = h.session.run("echo 1").id
+    b, c, d = (
+        h.session.run(f"echo {n}", reads=[key]).id for n, key in enumerate((f"out:{a}", f"out:{a}.status", f"out:{a}.stdout"))
+    )
+    report = h.repair(Replace(a, "echo 2"), rerun=["echo 2", "echo 0", "echo 1", "echo 2"])
+    assert (report.ran, report.kept) == ((a, b, d), ("a1", c))
+    assert h.session.plan(Drop(a)).of("must_rerun") == [b, c, d]
+
+
+def test_row_22_only_the_exit_code_differs(begin: Callable[[str], History]) -> None:
+    """Likewise for the exit status, and for a declared output."""
+    h = begin("true")
+    a = h.session.run("echo '::set-output name=host::db1'").id
+    keys = (f"out:{a}", f"out:{a}.status", f"out:{a}.stdout", f"out:{a}.outputs.host")
+    b, c, d, e = (h.session.run("true", reads=[key]).id for key in keys)
+    same = "echo '::set-output name=host::db1'; exit 3"
+    report = h.repair(Replace(a, same), rerun=[same, *["true"] * 4], keep_going=True)
+    assert (report.ran, report.kept) == ((a, b, c), ("a1", d, e))
+    other = "echo; echo '::set-output name=host::db2'; exit 3"
+    report = h.session.apply(h.session.plan(Replace(a, other)), keep_going=True)
+    assert report.ran == (a, b, d, e)
+    assert h.session.record(a).outputs == {"host": "db2"}
+
+
 def test_row_34_dirty_then_restored(begin: Callable[[str], History]) -> None:
     """When a replay restores what was dirty, all that follows is kept."""
     h = begin("echo 0 > seed")

@@ -47,7 +47,7 @@ def test_run_has_the_documented_names_in_order():
     """`run --json` has exactly the documented members, and counts paths once however often they were looked at."""
     out = jsonview.run_json(record(), "job")
     assert list(out) == [
-        "action", "session", "exit_code", "signal", "timed_out", "oom_killed", "stdout", "stderr", "truncated",
+        "action", "session", "exit_code", "signal", "timed_out", "oom_killed", "stdout", "stderr", "outputs", "truncated",
         "duration_ms", "reads", "writes", "complete", "incomplete_because",
     ]  # fmt: skip
     assert (out["action"], out["session"], out["exit_code"], out["signal"]) == ("a1", "job", 0, None)
@@ -73,7 +73,7 @@ def test_a_signal_is_a_name():
 def test_show_has_the_documented_shape():
     """`show --json` has action, outcome, footprint and layer; the footprint at least the documented members."""
     out = jsonview.show_json(record())
-    assert list(out) == ["action", "outcome", "footprint", "layer"]
+    assert list(out) == ["action", "outcome", "outputs", "footprint", "layer"]
     assert out["layer"] == "l1"
     documented = {
         "saw", "missed", "listed", "executed", "linked", "wrote", "removed", "connected", "launch_env", "complete",

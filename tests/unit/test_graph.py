@@ -89,8 +89,8 @@ def test_why_of_an_action(story):
     assert str(why).splitlines() == [
         "a2  do a2", "  relied on a1 by dat:/w/b", "  relied on the base by 1 path", "  a3 relied on it by dat:/w/c",
     ]  # fmt: skip
-    assert why.data["relied_on"] == [{"key": "dat:/w/b", "from": "a1"}]
-    assert why.data["relied_on_by"] == [{"key": "dat:/w/c", "action": "a3"}]
+    assert why.data["relied_on"] == [{"key": "dat:/w/b", "provenance": "traced", "confidence": 1.0, "from": "a1"}]
+    assert why.data["relied_on_by"] == [{"key": "dat:/w/c", "provenance": "traced", "confidence": 1.0, "action": "a3"}]
     json.dumps(why.data)
 
 

@@ -129,6 +129,10 @@ def _show(record: Record, paths_shown: int) -> None:
                 echo(f"  … {len(paths) - paths_shown} more; --all names them")
     for peer in footprint.connected:
         echo(f"{peer.op} {escape(peer.family)} {escape(peer.address)} port {peer.port}" + (" (failed)" if peer.errno else ""))
+    if record.outputs:
+        echo(f"outputs ({len(record.outputs)})")
+        for name, output in sorted(record.outputs.items()):
+            echo(f"  {escape(name)}={escape(output)}")
     variables: tuple[tuple[str, Mapping[str, str | None]], ...] = (
         ("env", {**footprint.launch_env}),
         ("handed on", handed_on(record)),
@@ -152,13 +156,14 @@ def _telling(path: str) -> tuple[bool, str]:
 
 @click.command("why", epilog="\b\nExamples:\n  mulligan why a4\n  mulligan why /workspace/out.csv\n  mulligan why env:ALPHA")
 @session_option
-@click.argument("target", metavar="ACTION|PATH|env:NAME")
+@click.argument("target", metavar="ACTION|PATH|KEY")
 @json_option
 @pass_caller
 def why_command(caller: Caller, session: str | None, target: str, as_json: bool) -> None:
-    """Say which earlier actions an action relied on, and by which keys; or what made a path or a variable what it is.
+    """Say which earlier actions an action relied on, and by which keys; or what made a path or another key what it is.
 
-    A key is KIND:NAME, such as dat:/workspace/a (a file's content); the README lists the kinds.
+    A key is KIND:NAME, such as dat:/workspace/a (a file's content) or out:a1 (an action's output); the README lists the kinds.
+    An action "may hang on" another one by a mere hint: a rare word of that one's output stands in what it was given.
     """
     from mulligan.cli.jsonview import print_json  # noqa: PLC0415 - not needed for --help
     from mulligan.cli.render import echo, escape  # noqa: PLC0415
@@ -178,7 +183,7 @@ def why_command(caller: Caller, session: str | None, target: str, as_json: bool)
 @json_option
 @pass_caller
 def graph_command(caller: Caller, session: str | None, form: str, as_json: bool) -> None:
-    """Draw the graph of the session's actions: which relied on what another one wrote."""
+    """Draw the graph of the session's actions: which relied on what another one wrote, and (dashed) by which hints it may."""
     from mulligan.cli.jsonview import print_json  # noqa: PLC0415 - not needed for --help
     from mulligan.cli.render import block, echo  # noqa: PLC0415
     from mulligan.history import graph as drawing  # noqa: PLC0415

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from mulligan.model.action import Action, Outcome
     from mulligan.model.footprint import Footprint
+    from mulligan.model.hint import Hint
     from mulligan.model.plan import Plan, Reason, Report
     from mulligan.model.record import Record
 
@@ -79,6 +80,7 @@ def run_json(record: Record, session: str) -> Json:
     }
     put_bytes(out, "stdout", outcome.stdout)
     put_bytes(out, "stderr", outcome.stderr)
+    put_map(out, "outputs", record.outputs)
     out["truncated"] = outcome.stdout_truncated or outcome.stderr_truncated
     out["duration_ms"] = round(outcome.duration_ms, 3)
     out["reads"] = len(reads_of(footprint))
@@ -110,6 +112,7 @@ def show_json(record: Record) -> Json:
     return {
         "action": _action(record.action, record.revision),
         "outcome": _outcome(record.outcome),
+        **_outputs(record),
         "footprint": _footprint(record.footprint),
         "layer": record.layer_id,
     }
@@ -127,6 +130,12 @@ def _action(action: Action, revision: int) -> Json:
     put_all(out, "reads", action.reads)
     put_all(out, "writes", action.writes)
     put(out, "patch_path", action.patch_path)
+    return out
+
+
+def _outputs(record: Record) -> Json:
+    out: Json = {}
+    put_map(out, "outputs", record.outputs)
     return out
 
 
@@ -180,6 +189,15 @@ def reason_json(reason: Reason) -> Json:
     return out
 
 
+def hint_json(hint: Hint) -> Json:
+    """A weak edge: a rare word of one action's output stands in what a later one was given."""
+    out: Json = {"from": hint.source, "to": hint.target, "key": str(hint.key)}
+    put(out, "token", hint.token)
+    out["in"] = hint.place
+    out["confidence"] = hint.confidence
+    return out
+
+
 def plan_json(plan: Plan) -> Json:
     """What `repair --dry-run --json` prints: the shape of a repair in which nothing was done."""
     return {
@@ -187,6 +205,7 @@ def plan_json(plan: Plan) -> Json:
         "level": plan.policy.level,
         "granularity": plan.policy.granularity,
         "sound": plan.policy.sound,
+        "hints": [hint_json(hint) for hint in plan.hints],
         "plan": [{"action": s.action, "step": s.kind, "because": [reason_json(r) for r in s.because]} for s in plan.steps],
         "applied": False,
         "ran": [],

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 REASONS_SHOWN = 3
 WHAT_WIDTH = 48
+HINTS_SHOWN = 5
 FAILURE_LINES = 10  # of a failed action's stderr
 
 _SAYINGS = {
@@ -217,7 +218,20 @@ def _tell_plan(plan: Plan, records: Sequence[Record], new_texts: Mapping[str, st
     steps_table(plan.steps, _step_word, {**texts_of(records), **new_texts})
     counts = [f"{len(plan.of(kind))} {word}" for kind, word in _KINDS if plan.of(kind)]
     echo(summary.format(", ".join(counts)))
+    _tell_hints(plan)
     _tell_unsound(plan, [s.action for s in plan.steps if s.kind == "keep" and s.because])
+
+
+def _tell_hints(plan: Plan) -> None:
+    from mulligan.cli.render import echo, escape  # noqa: PLC0415 - not needed for --help
+
+    for hint in plan.hints[:HINTS_SHOWN]:
+        echo(
+            f"hint: {hint.target} may hang on {hint.source}'s output: its {hint.place} holds {escape(hint.token)!r}"
+            f" (confidence {hint.confidence:.2f}); --level 3 would run it again"
+        )
+    if len(plan.hints) > HINTS_SHOWN:
+        echo(f"{len(plan.hints) - HINTS_SHOWN} more hints; --json has them all")
 
 
 def _step_word(step: Step) -> str:
@@ -279,6 +293,7 @@ def _tell_report(report: Report, before: Sequence[Record], after: Sequence[Recor
         echo(f"{record.id} failed; the end of its stderr:" if said else f"{record.id} failed and said nothing on stderr")
         for line in said:
             echo(f"  {line}")
+    _tell_hints(report.plan)
     _tell_unsound(report.plan, report.stale)
     done = "applied" if report.applied else "not applied"
     echo(

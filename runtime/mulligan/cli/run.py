@@ -113,7 +113,10 @@ def _tell_new(session: Session, folders: dict[str, str], engine: str, net: str, 
 @click.option("--timeout", type=float, metavar="SECONDS", help="Kill the action and all its processes after this time.")
 @click.option("--label", "labels", multiple=True, metavar="L", help="A word to find the action by. Repeatable.")
 @click.option(
-    "--reads", multiple=True, metavar="KEY", help="Declare an input no trace can show, as KIND:NAME (out:a1). Repeatable."
+    "--reads",
+    multiple=True,
+    metavar="KEY",
+    help="Declare an input no trace shows, as KIND:NAME (out:a1.status). Repeatable.",
 )
 @click.option("--writes", multiple=True, metavar="KEY", help="Declare an output, as KIND:NAME. Repeatable.")
 @click.option("-n", "--no-stdin", is_flag=True, help="Give the action an empty stdin instead of this command's.")

@@ -1,7 +1,7 @@
 """Graph: a history as a networkx graph of its actions, and its drawings.
 
-Knows lineage; pure. An edge runs from the action that wrote to the one that relied on it and carries the witness key. What
-only the base provided is no edge.
+Knows lineage; pure. An edge runs from the action that wrote to the one that relied on it and carries the witness key, with
+its provenance (traced, declared, or weak: a hint) and confidence. What only the base provided is no edge.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
-from mulligan.history.lineage import BASE, SHOWN, Why, explain, printable, reliances
+from mulligan.history.lineage import BASE, SHOWN, Why, explain, printable, reliances, weak_reliances
 from mulligan.model.ids import b64, is_utf8, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from mulligan.model.hint import Hint
     from mulligan.model.layer import Layer
     from mulligan.model.record import Record
 
@@ -24,8 +25,11 @@ __all__ = ["Why", "as_json", "build_graph", "dot", "explain", "mermaid", "text"]
 LABEL = 60  # characters of an action's text in a drawing
 
 
-def build_graph(records: Sequence[Record], bottom: Iterable[Layer] = ()) -> nx.MultiDiGraph:
-    """The actions as nodes (`text`, `kind`, `exit_code`, `complete`), reliances as edges (`key`, `provenance` "traced")."""
+def build_graph(records: Sequence[Record], bottom: Iterable[Layer] = (), hints: Iterable[Hint] = ()) -> nx.MultiDiGraph:
+    """The actions as nodes (`text`, `kind`, `exit_code`, `complete`), reliances as edges.
+
+    An edge has its witness as its key, `provenance` ("traced", "declared" or "weak"), `confidence` and, if weak, `token`.
+    """
     graph = nx.MultiDiGraph()
     for record in records:
         graph.add_node(
@@ -35,19 +39,20 @@ def build_graph(records: Sequence[Record], bottom: Iterable[Layer] = ()) -> nx.M
             exit_code=record.outcome.exit_code,
             complete=record.footprint.complete,
         )
-    for one in reliances(records, bottom):
-        if one.writer != BASE and one.writer in graph:
-            provenance = "declared" if one.key.kind == "out" else "traced"
-            graph.add_edge(one.writer, one.reader, key=str(one.key), provenance=provenance)
+    strong = list(reliances(records, bottom))
+    for one in (*strong, *weak_reliances(strong, hints)):
+        if one.writer != BASE and one.writer in graph and not graph.has_edge(one.writer, one.reader, str(one.key)):
+            told = {"provenance": one.provenance, "confidence": one.confidence, **({"token": one.token} if one.token else {})}
+            graph.add_edge(one.writer, one.reader, key=str(one.key), **told)
     return graph
 
 
 def text(graph: nx.MultiDiGraph) -> str:
-    """One paragraph per action: its text, then each action it relied on with the keys."""
+    """One paragraph per action: its text, then each action it relied on (`<~`: may hang on) with the keys."""
     lines = []
     for action, data in graph.nodes(data=True):
         lines.append(f"{action}  {printable(data['text'])}")
-        lines += [f"    <- {writer}  {_some(keys)}" for writer, keys in _inputs(graph, action)]
+        lines += [f"    {'<~' if weak else '<-'} {writer}  {_some(keys)}" for writer, keys, weak in _inputs(graph, action)]
     return "\n".join(lines)
 
 
@@ -57,8 +62,9 @@ def dot(graph: nx.MultiDiGraph) -> str:
     for action, data in graph.nodes(data=True):
         lines.append(f"  {_quoted(action)} [label={_quoted(_label(action, data['text']))}];")
     for action in graph.nodes:
-        for writer, keys in _inputs(graph, action):
-            lines.append(f"  {_quoted(writer)} -> {_quoted(action)} [label={_quoted(_some(keys, 1))}];")
+        for writer, keys, weak in _inputs(graph, action):
+            style = ", style=dashed" if weak else ""
+            lines.append(f"  {_quoted(writer)} -> {_quoted(action)} [label={_quoted(_some(keys, 1))}{style}];")
     return "\n".join([*lines, "}"])
 
 
@@ -68,27 +74,30 @@ def mermaid(graph: nx.MultiDiGraph) -> str:
     for action, data in graph.nodes(data=True):
         lines.append(f'  {action}["{_entities(_label(action, data["text"]))}"]')
     for action in graph.nodes:
-        for writer, keys in _inputs(graph, action):
-            lines.append(f'  {writer} -->|"{_entities(_some(keys, 1))}"| {action}')
+        for writer, keys, weak in _inputs(graph, action):
+            lines.append(f'  {writer} {"-.->" if weak else "-->"}|"{_entities(_some(keys, 1))}"| {action}')
     return "\n".join(lines)
 
 
 def as_json(graph: nx.MultiDiGraph) -> dict[str, Any]:
-    """The graph as plain data: every edge with its key."""
-    nodes = [{"action": action, **_told("text", data["text"]), "kind": data["kind"]} for action, data in graph.nodes(data=True)]
+    """The graph as plain data: every edge with its key, provenance and confidence, a weak one with its token."""
+    nodes = [{"action": action, **data, **_told("text", data["text"])} for action, data in graph.nodes(data=True)]
     edges = [
-        {"from": writer, "to": reader, **_told("key", key), "provenance": data["provenance"]}
+        {"from": writer, "to": reader, **_told("key", key), **data}
         for writer, reader, key, data in graph.edges(keys=True, data=True)
     ]
     return {"nodes": nodes, "edges": edges}
 
 
-def _inputs(graph: nx.MultiDiGraph, action: str) -> Iterator[tuple[str, list[str]]]:
-    found: dict[str, list[str]] = {}
-    for writer, _, key in graph.in_edges(action, keys=True):
-        found.setdefault(writer, []).append(key)
+def _inputs(graph: nx.MultiDiGraph, action: str) -> Iterator[tuple[str, list[str], bool]]:
+    """Each action that this one relied on, with the keys, and whether that is merely a hint: then with how sure it is."""
+    found: dict[tuple[str, bool], list[str]] = {}
+    for writer, _, key, data in graph.in_edges(action, keys=True, data=True):
+        weak = data["provenance"] == "weak"
+        found.setdefault((writer, weak), []).append(f"{key} ({data['token']}, {data['confidence']:.2f})" if weak else key)
     place = {other: number for number, other in enumerate(graph.nodes)}
-    yield from sorted(found.items(), key=lambda one: place[one[0]])
+    for (writer, weak), keys in sorted(found.items(), key=lambda one: (place[one[0][0]], one[0][1])):
+        yield writer, keys, weak
 
 
 def _some(keys: Sequence[str], most: int = SHOWN) -> str:

@@ -7,32 +7,43 @@ set belongs to the base.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mulligan.errors import NotFoundError
 from mulligan.model.ids import ActionId, b64, is_utf8, parent, shown
-from mulligan.model.keys import DIR, ENT, ENV, MODE, OUT, SEARCH, STORED, TELLING, Key, parse_key
+from mulligan.model.keys import DIR, ENT, ENV, MEM, MODE, NET, OUT, SEARCH, STORED, TELLING, Key, parse_key
+from mulligan.model.outputs import writer_of
 from mulligan.model.tree import Tree, touched_kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mulligan.model.action import LaunchContext
+    from mulligan.model.hint import Hint
     from mulligan.model.keys import KeyKind
     from mulligan.model.layer import Layer
     from mulligan.model.record import Record
+
+Provenance = Literal["traced", "declared", "weak"]
 
 BASE = "base"
 SHOWN = 8  # keys named per pair of actions in text
 
 
 class Reliance(NamedTuple):
-    """`reader` relied on what `writer` (an action, or the base) had made of `key`."""
+    """`reader` relied on what `writer` (an action, or the base) had made of `key`.
+
+    `confidence` is 1 for what was traced or declared. A weak one is only a hint: `token` is the rare word that stands in both.
+    """
 
     writer: str
     reader: ActionId
     key: Key
+    provenance: Provenance = "traced"
+    confidence: float = 1.0
+    token: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,7 @@ class _Writers:
         self._set: dict[str, dict[KeyKind, str]] = {}
         self._named: dict[str, dict[str, str]] = {}  # folder -> path of an entry -> who made or removed it last
         self._env: dict[str, str] = {}
+        self._declared: dict[Key, list[str]] = {}  # keys of the world outside -> all who declared to write them
 
     def advance(self, record: Record) -> None:
         """Go past one action."""
@@ -82,6 +94,8 @@ class _Writers:
                 self._named.setdefault(parent(path), {})[path] = record.id
         if record.action.kind == "run":
             self._hand_on(record)
+        for key in map(parse_key, record.footprint.declared_writes):
+            self._declared.setdefault(key, []).append(record.id)
 
     def _kind(self, path: str) -> str | None:
         node = self._tree.get(path)
@@ -96,7 +110,14 @@ class _Writers:
             self._env["PWD"] = record.id
 
     def of(self, key: Key) -> list[str]:
-        """Who set the key: one writer, or for a listing all whose names it shows or lacks; `base` when nobody did."""
+        """Who set the key: one writer, or for a listing all whose names it shows or lacks; `base` when nobody did.
+
+        Whether a declared write replaced what was there or added to it is not known: a key outside has all its writers.
+        """
+        if key.kind == OUT:
+            return [writer_of(key.name)]
+        if key.kind in (NET, MEM):
+            return self._declared.get(key) or [BASE]
         if key.kind == DIR:
             return sorted(set(self._named.get(key.name, {}).values())) or [BASE]
         kind = MODE if key.kind == SEARCH else key.kind
@@ -127,14 +148,23 @@ class _Writers:
             for name in sorted({*record.launch.env, "PWD"} - set(record.action.env)):
                 if name in self._env:
                     yield Reliance(self._env[name], record.id, Key(ENV, name))
-        for text in record.footprint.declared_reads:
-            key = parse_key(text)
-            if key.kind == OUT:
-                yield Reliance(key.name, record.id, key)
+        for key in map(parse_key, record.footprint.declared_reads):
+            if key.kind != ENV:
+                yield from (Reliance(writer, record.id, key, "declared") for writer in self.of(key))
 
 
-def explain(records: Sequence[Record], target: str, bottom: Iterable[Layer] = ()) -> Why:
-    """What an action relied on and who relied on it; or who wrote a path and who relied on that.
+def weak_reliances(strong: Iterable[Reliance], hints: Iterable[Hint]) -> list[Reliance]:
+    """The hints as reliances, where nothing traced or declared joins the two actions already."""
+    joined = {(one.writer, one.reader) for one in strong}
+    return [
+        Reliance(hint.source, hint.target, hint.key, "weak", hint.confidence, hint.token)
+        for hint in hints
+        if (hint.source, hint.target) not in joined
+    ]
+
+
+def explain(records: Sequence[Record], target: str, bottom: Iterable[Layer] = (), hints: Iterable[Hint] = ()) -> Why:
+    """What an action relied on and who relied on it; or who wrote a path or another key, and who relied on that.
 
     Raises NotFoundError when the target is neither an action nor an absolute path.
     """
@@ -142,46 +172,86 @@ def explain(records: Sequence[Record], target: str, bottom: Iterable[Layer] = ()
         return _of_variable(records, target.removeprefix(f"{ENV}:"))
     if target.startswith("/"):
         return _of_path(records, target.rstrip("/") or "/", bottom)
+    with suppress(ValueError):
+        if (key := parse_key(target)).kind in (OUT, NET, MEM):
+            return _of_key(records, key, bottom, hints)
     for record in records:
         if record.id == target:
-            return _of_action(records, record, bottom)
+            return _of_action(records, record, bottom, hints)
     raise NotFoundError(
         f"why {target!r}: there is no such action in this history",
-        remedy="give an action's id (`mulligan log`), a path, or env:NAME",
+        remedy="give an action's id (`mulligan log`), a path, env:NAME, or a declared key",
     )
 
 
-def _of_action(records: Sequence[Record], record: Record, bottom: Iterable[Layer]) -> Why:
+def _of_action(records: Sequence[Record], record: Record, bottom: Iterable[Layer], hints: Iterable[Hint]) -> Why:
     every = list(reliances(records, bottom))
-    inputs: dict[str, list[Key]] = {}
-    readers: dict[str, list[Key]] = {}
-    for one in every:
-        if one.reader == record.id:
-            inputs.setdefault(one.writer, []).append(one.key)
-        if one.writer == record.id:
-            readers.setdefault(one.reader, []).append(one.key)
-    base = inputs.pop(BASE, [])
+    every += weak_reliances(every, hints)
     place = {one.id: number for number, one in enumerate(records)}
-    inputs = dict(sorted(inputs.items(), key=lambda one: place.get(ActionId(one[0]), -1)))
+    mine = [one for one in every if one.reader == record.id]
+    base = [one.key for one in mine if one.writer == BASE]
+    inputs = [one for one in mine if one.writer != BASE]
+    inputs.sort(key=lambda one: place.get(ActionId(one.writer), -1))
+    readers = [one for one in every if one.writer == record.id]
     lines = [f"{record.id}  {printable(record.action.text)}"]
-    lines += [f"  relied on {writer} by {_keys(keys)}" for writer, keys in inputs.items()]
+    lines += [f"  {_how(group)} {writer} by {_keys(group)}" for writer, group in _grouped(inputs, "writer")]
     lines += [f"  relied on the base by {len(base)} path{'s' if len(base) != 1 else ''}"] if base else []
-    lines += [] if inputs or base else ["  relied on nothing"]
-    lines += [f"  {reader} relied on it by {_keys(keys)}" for reader, keys in readers.items()]
+    lines += [] if mine else ["  relied on nothing"]
+    lines += [f"  {reader} {_how(group)} it by {_keys(group)}" for reader, group in _grouped(readers, "reader")]
     if not record.footprint.complete:
         lines.append(f"  its trace has a hole: {printable('; '.join(record.footprint.incomplete_because))}")
     data: dict[str, Any] = {
         "action": record.id,
-        "relied_on": [{**_key_data(key), "from": writer} for writer, keys in inputs.items() for key in keys],
+        "relied_on": [{**_edge_data(one), "from": one.writer} for one in inputs],
         "base": [_key_data(key) for key in base],
-        "relied_on_by": [{**_key_data(key), "action": reader} for reader, keys in readers.items() for key in keys],
+        "relied_on_by": [{**_edge_data(one), "action": one.reader} for one in readers],
         "complete": record.footprint.complete,
     }
     return Why(tuple(lines), data)
 
 
+def _grouped(every: Iterable[Reliance], by: Literal["writer", "reader"]) -> list[tuple[str, list[Reliance]]]:
+    """The reliances by the action at their other end, strong ones before weak ones."""
+    groups: dict[tuple[bool, str], list[Reliance]] = {}
+    for one in every:
+        groups.setdefault((one.provenance == "weak", getattr(one, by)), []).append(one)
+    return [(action, group) for (_, action), group in sorted(groups.items(), key=lambda pair: pair[0][0])]
+
+
+def _how(group: Sequence[Reliance]) -> str:
+    return "may hang on" if group[0].provenance == "weak" else "relied on"
+
+
+def _of_key(records: Sequence[Record], key: Key, bottom: Iterable[Layer], hints: Iterable[Hint]) -> Why:
+    """Who wrote a key that is no path and no variable, and who relied on it; of an action's output, on any part of it."""
+    every = list(reliances(records, bottom))
+    every += weak_reliances(every, hints)
+    steps: list[dict[str, Any]] = []
+    for record in records:
+        steps += [
+            {"action": record.id, "what": f"{_how([one])} it", **_edge_data(one), "from": one.writer}
+            for one in every
+            if one.reader == record.id and _is_part(one.key, key)
+        ]
+        if key.kind == OUT and record.id == writer_of(key.name):
+            steps.append({"action": record.id, "what": "put it out"})
+        elif str(key) in record.footprint.declared_writes:
+            steps.append({"action": record.id, "what": "declared to write it"})
+    if not steps:
+        raise NotFoundError(f"why {str(key)!r}: no action of this history declared it")
+    lines = [printable(str(key))]
+    for step in steps:
+        by = f" as of {step['from']}, {printable(step['key'])}{_mark(step)}" if "from" in step else ""
+        lines.append(f"  {step['action']} {step['what']}{by}")
+    return Why(tuple(lines), {"key": shown(str(key)), "steps": steps})
+
+
+def _is_part(key: Key, of: Key) -> bool:
+    return key == of or (key.kind == of.kind == OUT and key.name.startswith(f"{of.name}."))
+
+
 def _of_path(records: Sequence[Record], path: str, bottom: Iterable[Layer]) -> Why:
-    rows: list[tuple[str, str, str, Key | None]] = []  # action, what it did, of whom, by which key
+    rows: list[tuple[str, str, str, Reliance | None]] = []  # action, what it did, of whom, by what
     said: dict[str, list[Reliance]] = {}
     for one in reliances(records, bottom):
         if one.key.name == path and one.key.kind in (*STORED, DIR, SEARCH):
@@ -189,20 +259,20 @@ def _of_path(records: Sequence[Record], path: str, bottom: Iterable[Layer]) -> W
     for record in records:
         for one in said.get(record.id, ()):
             missed = one.key.kind == ENT and path in record.footprint.missed
-            rows.append((record.id, "found it missing" if missed else "relied on it", one.writer, one.key))
+            rows.append((record.id, "found it missing" if missed else "relied on it", one.writer, one))
         entry = record.layer.manifest.entries.get(path)
         if path in record.layer.manifest.removed:
             rows.append((record.id, "removed it", "", None))
         elif entry is not None and entry.sets():
             rows.append((record.id, "made it" if entry.made else "changed it", "", None))
     lines = [printable(path)]
-    for action, what, source, key in rows:
-        by = f" as of {source}, {printable(str(key))}" if key is not None else ""
+    for action, what, source, relied in rows:
+        by = f" as of {source}, {_keys([relied])}" if relied is not None else ""
         lines.append(f"  {action} {what}{by}")
     if not rows:
         lines.append("  no action made it or relied on it")
     name = {"path": shown(path)} if is_utf8(path) else {"path": shown(path), "path_b64": b64(path)}
-    steps = [{"action": a, "what": w, **({**_key_data(k), "from": s} if k is not None else {})} for a, w, s, k in rows]
+    steps = [{"action": a, "what": w, **({**_edge_data(k), "from": s} if k is not None else {})} for a, w, s, k in rows]
     return Why(tuple(lines), {**name, "steps": steps})
 
 
@@ -239,9 +309,21 @@ def _value(launch: LaunchContext, name: str) -> str | None:
     return launch.cwd if name == "PWD" else launch.env.get(name)
 
 
-def _keys(keys: Sequence[Key]) -> str:
-    more = f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else ""
-    return ", ".join(printable(str(key)) for key in keys[:SHOWN]) + more
+def _keys(every: Sequence[Reliance]) -> str:
+    more = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
+    return ", ".join(printable(str(one.key)) + _mark(_edge_data(one)) for one in every[:SHOWN]) + more
+
+
+def _mark(edge: Mapping[str, Any]) -> str:
+    """What is to be said of an edge that was not traced."""
+    if edge["provenance"] == "weak":
+        return f" ({printable(edge['token'])!r} stands in both, confidence {edge['confidence']:.2f})"
+    return " (declared)" if edge["provenance"] == "declared" else ""
+
+
+def _edge_data(one: Reliance) -> dict[str, Any]:
+    token = {"token": one.token} if one.token else {}
+    return {**_key_data(one.key), "provenance": one.provenance, "confidence": one.confidence, **token}
 
 
 def _key_data(key: Key) -> dict[str, str]:

@@ -9,6 +9,7 @@ from mulligan.model.policy import DEFAULT_POLICY, Policy
 
 if TYPE_CHECKING:
     from mulligan.model.change import Change
+    from mulligan.model.hint import Hint
     from mulligan.model.ids import ActionId, RecordId
     from mulligan.model.record import Record
 
@@ -53,13 +54,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a repair of `session`, standing on `head`, would do. Touches nothing; `Session.apply` carries it out."""
+    """What a repair of `session`, standing on `head`, would do. Touches nothing; `Session.apply` carries it out.
+
+    `hints`: kept actions that may hang on one which runs again or is dropped, by a rare word; level 3 would run them again.
+    """
 
     session: str
     head: int
     changes: tuple[Change, ...]
     steps: tuple[Step, ...]
     policy: Policy = DEFAULT_POLICY
+    hints: tuple[Hint, ...] = ()
 
     @property
     def forced(self) -> dict[ActionId, Reason]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mulligan.model.outputs import parse_outputs
+
 if TYPE_CHECKING:
     from mulligan.model.action import Action, LaunchContext, Outcome
     from mulligan.model.footprint import Footprint
@@ -43,6 +45,11 @@ class Record:
     def exit_code(self) -> int | None:
         """The exit code, None when a signal ended the command."""
         return self.outcome.exit_code
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """What the action declared on its standard output by lines `::set-output name=NAME::VALUE`."""
+        return parse_outputs(self.outcome.stdout)
 
     @property
     def stdout(self) -> str:

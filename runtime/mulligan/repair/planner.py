@@ -16,10 +16,12 @@ from mulligan.model.change import Patch
 from mulligan.model.ids import LayerId, parent
 from mulligan.model.keys import DAT, ENT, ENV, MTIME, OUT, TELLING, Key, parse_key
 from mulligan.model.layer import Entry, Layer, Manifest
+from mulligan.model.outputs import writer_of
 from mulligan.model.plan import Plan, Reason, Step
 from mulligan.model.policy import DEFAULT_POLICY
 from mulligan.model.tree import touched_kinds
 from mulligan.repair.dirty import Causes, Dirty
+from mulligan.repair.hints import find_hints
 from mulligan.repair.schedule import patch_path
 from mulligan.repair.walk import MAX_WITNESSES, WORKING_FOLDER, Pass, unit_reason
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
     from mulligan.model.action import LaunchContext
     from mulligan.model.change import Change
+    from mulligan.model.hint import Hint
+    from mulligan.model.ids import ActionId
     from mulligan.model.policy import Policy
     from mulligan.model.record import Record
     from mulligan.model.tree import Tree
@@ -60,6 +64,9 @@ def build_plan(
         return PATCH_LAYER not in (layer, other) and same_bytes(layer, path, other, at)
 
     layers, units, maybe = tuple(bottom), dict[str, str](), dict[str, str]()
+    by_target: dict[ActionId, list[Hint]] = {}
+    for hint in find_hints(history) if policy.level == 3 else ():  # noqa: PLR2004 - the levels are documented with Policy
+        by_target.setdefault(hint.target, []).append(hint)
     while True:
         walk = Pass(
             history,
@@ -71,11 +78,26 @@ def build_plan(
             policy=policy,
             units=units,
         )
-        forecast = _Forecast(walk, maybe)
+        forecast = _Forecast(walk, maybe, by_target)
         steps = [step for slot in walk if (step := forecast.step(slot)) is not None]
         if not walk.torn and not forecast.torn:
-            return Plan(session, head, tuple(changes), tuple(steps), policy)
+            return Plan(session, head, tuple(changes), tuple(steps), policy, _open_hints(history, steps))
         units, maybe = walk.units, forecast.units
+
+
+def _open_hints(history: Sequence[Record], steps: Sequence[Step]) -> tuple[Hint, ...]:
+    """The hints that kept actions may hang on actions that run again or are dropped."""
+    kinds = {step.action: step.kind for step in steps}
+    running = {action for action, kind in kinds.items() if kind != "keep"}
+    if not running or len(running) == len(steps):
+        return ()
+    return tuple(hint for hint in find_hints(history, running) if kinds[hint.target] == "keep")
+
+
+def hint_reason(hint: Hint) -> Reason:
+    """Why level 3 runs the target of a hint again."""
+    note = f"its {hint.place} holds {hint.token!r} (confidence {hint.confidence:.2f}), put out in"
+    return Reason("hint", str(hint.key), hint.source, note)
 
 
 def check_patch(path: str, tree: Tree) -> None:
@@ -94,12 +116,14 @@ def check_patch(path: str, tree: Tree) -> None:
 class _Forecast:
     """A walk in which every action that would run again is taken to write what it wrote, of values not known."""
 
-    def __init__(self, walk: Pass, units: Mapping[str, str]) -> None:
+    def __init__(self, walk: Pass, units: Mapping[str, str], hints: Mapping[ActionId, Sequence[Hint]]) -> None:
         self._walk = walk
         self.units = dict(units)  # those that may run again -> the action by which they may
         self.torn = False
         self._kept_units: set[str] = set()
         self._begun = False  # whether an action was changed, or runs again, already
+        self._running: set[ActionId] = set()
+        self._hints = hints
         self._maybe = Dirty()
         self._causes = Causes()
         self._told: dict[Key, str] = {}  # variables, outcomes and declared keys of actions that run again
@@ -111,7 +135,9 @@ class _Forecast:
             self._patch(slot)
             return None
         step = self._judged(self._walk.verdict(slot), slot.record)
-        self._begun = self._begun or step.kind != "keep"
+        if step.kind != "keep":
+            self._begun = True
+            self._running.add(step.action)
         if step.kind == "drop":
             self._walk.drop(slot)
             return step
@@ -144,9 +170,12 @@ class _Forecast:
         level = self._walk.policy.level
         if record.action.kind != "run":
             return None
+        hint = next((hint for hint in self._hints.get(record.id, ()) if hint.source in self._running), None)
         if level == 4 and self._begun:  # noqa: PLR2004 - the levels are documented with Policy
             return Reason("level", note="level 4 runs all again from the first change on")
-        return Reason("level", note=f"level {level} runs it again") if level >= 2 and because else None  # noqa: PLR2004
+        if level >= 2 and because:  # noqa: PLR2004
+            return Reason("level", note=f"level {level} runs it again")
+        return hint_reason(hint) if level == 3 and hint is not None else None  # noqa: PLR2004
 
     def _tell_units(self, record: Record, step: Step) -> None:
         for unit in self._walk.policy.units(record.action):
@@ -171,8 +200,10 @@ class _Forecast:
         if record.action.kind == "run":
             keys = (Key(ENV, name) for name in sorted(launched))
             because += [Reason("launch", str(key), self._told[key]) for key in keys if key in self._told]
-        keys = (parse_key(text) for text in footprint.declared_reads)
-        because += [Reason("declared", str(key), self._told[key]) for key in keys if key in self._told and key.kind != ENV]
+        for key in map(parse_key, footprint.declared_reads):
+            whole = Key(OUT, writer_of(key.name)) if key.kind == OUT else key
+            if whole in self._told and key.kind != ENV:
+                because.append(Reason("declared", str(key), self._told[whole]))
         return because
 
     def _mark(self, record: Record, touched: frozenset[str]) -> None:

@@ -21,6 +21,7 @@ from mulligan.model.action import LaunchContext
 from mulligan.model.change import Drop, Patch, Replace, Rerun
 from mulligan.model.ids import ActionId, folders_above, parent
 from mulligan.model.keys import DIR, ENV, OUT, SEARCH, STORED, TELLING, Key, parse_key
+from mulligan.model.outputs import differing_parts
 from mulligan.model.plan import Reason, Step
 from mulligan.model.policy import DEFAULT_POLICY
 from mulligan.model.tree import Tree
@@ -243,11 +244,9 @@ class Pass:
 
     def _compare_told(self, old: Record, new: Record | None) -> None:
         """Advance for what is no path: the outcome, and keys declared as written, which nobody can compare."""
-        key = Key(OUT, old.id)
-        if new is None or _said(old) != _said(new):
-            self._told[key] = old.id
+        self._told.update((Key(OUT, old.id + part), old.id) for part in differing_parts(old, new))
         for text in {*old.footprint.declared_writes, *(new.footprint.declared_writes if new is not None else ())}:
-            if (declared := parse_key(text)).kind in ("net", "mem", "out"):
+            if (declared := parse_key(text)).kind in ("net", "mem"):
                 self._told[declared] = old.id
 
     def _hand_on(self, slot: Slot, old: Record | None, launch: LaunchContext) -> None:
@@ -352,12 +351,6 @@ def _rebased(launch: LaunchContext, record: Record) -> LaunchContext:
     env = {name: value for name, value in launch.env.items() if name in after.env or name not in before.env}
     env |= {name: value for name, value in after.env.items() if before.env.get(name) != value}
     return LaunchContext(env, launch.cwd if before.cwd == after.cwd else after.cwd)
-
-
-def _said(record: Record) -> tuple[object, ...]:
-    """What an action said: all that `out:` stands for."""
-    outcome = record.outcome
-    return outcome.stdout, outcome.stderr, outcome.exit_code, outcome.signal
 
 
 def _base_witnesses(footprint: Footprint, changed: frozenset[str]) -> list[Reason]:
