@@ -23,6 +23,7 @@ from mulligan.model.events import Incomplete, Killed
 from mulligan.model.fold import check_writes
 from mulligan.sandbox.hosts import HostFeatures
 from mulligan.sandbox.layer import OpenLayer
+from mulligan.sandbox.removal import settle
 from mulligan.sandbox.trees import remove_tree
 
 if TYPE_CHECKING:
@@ -141,8 +142,12 @@ def fsops(guest: Callable[[str], Path]) -> Path:
 
 @pytest.fixture(autouse=True)
 def tidy(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Remove a test's temporary folder at its end: pytest's own tidying fails on folders that are deep, or closed to their owner."""
+    """Remove a test's temporary folder at its end: pytest's own tidying fails on folders that are deep, or closed to their owner.
+
+    What is removed in the background has then been removed: the next test may count descriptors.
+    """
     yield
+    settle()
     folder: Path | None = request.node.funcargs.get("tmp_path")
     if folder is not None and folder.exists():
         above = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)

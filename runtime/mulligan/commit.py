@@ -1,9 +1,13 @@
 """Commit: bring the session's result to a folder of the host, refusing what somebody else changed meanwhile.
 
 Knows trees (what the session holds) and a HostFolder. Three versions of each path count: the one the session started
-from (`before`: imported, or committed last), the one it holds now (`after`), and the host's. A path the session did not
+from (`befores`: imported, or committed last), the one it holds now (`after`), and the host's. A path the session did not
 change is never touched; one that it changed is written only when the host still has the version from before, or the
 new one already. Otherwise that is a conflict, and then nothing at all is written.
+
+Killed on the way, a commit leaves each path old or new (or absent, where a folder was to take a file's place or the other way
+round: no call of the kernel's does that at once). What it set out to write is then a second version from before, so
+the next commit completes it, or takes it back when the session has gone another way meanwhile.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from mulligan.hostfolder import ABSENT, HostFolder, Object
 from mulligan.sandbox.trees import content_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from mulligan.model.tree import Node, Tree
@@ -39,25 +43,37 @@ class CommitReport:
 @dataclass(frozen=True, slots=True)
 class _Move:
     path: str
-    old: Object
+    olds: tuple[Object, ...]  # what the host may have
     new: Object
     node: Node | None  # what the session holds there
     guest: str  # the path inside
 
 
-def commit(folder: str, guest: str, before: Tree, after: Tree, opened: OpenNode, *, dry_run: bool) -> CommitReport:
-    """Write what changed below the guest folder `guest` from `before` to `after` into the host's `folder`.
+def commit(
+    folder: str,
+    guest: str,
+    befores: Sequence[Tree],
+    after: Tree,
+    opened: OpenNode,
+    *,
+    begin: Callable[[], None],
+    dry_run: bool,
+) -> CommitReport:
+    """Write what changed below the guest folder `guest` from `befores` (any of them) to `after` into the host's `folder`.
 
-    `opened` gives a descriptor for reading a file node. Raises UsageError when the folder can't be opened, HostError
+    `opened` gives a descriptor for reading a file node. `begin` is called before the first change. Raises UsageError when
+    the folder can't be opened, HostError
     (DiskFullError) when a write fails; each file is then either old or new, never torn.
     """
-    moves, skipped = _moves(guest, before, after, opened)
+    moves, skipped = _moves(guest, befores, after, opened)
     with HostFolder(folder) as host:
         todo, conflicts = _confront(host, moves)
         written = tuple(sorted(m.path for m in todo if m.new.kind != "absent"))
         removed = tuple(sorted(m.path for m in todo if m.new.kind == "absent"))
         if conflicts or dry_run:
             return CommitReport(written, removed, tuple(sorted(conflicts)), skipped, applied=False)
+        begin()
+        host.tidy({move.path.rpartition("/")[0] for move in moves})
         _write(host, todo, opened)
     return CommitReport(written, removed, (), skipped, applied=True)
 
@@ -70,7 +86,7 @@ def _confront(host: HostFolder, moves: Sequence[_Move]) -> tuple[list[_Move], li
         if _same(there, move.new):
             continue
         blocking = host.blocking(move.path)
-        if (blocking is not None and blocking not in folders) or not _expected(there, move.old):
+        if (blocking is not None and blocking not in folders) or not _expected(there, move.olds):
             conflicts.append(move.path)
             continue
         todo.append(move)
@@ -79,8 +95,8 @@ def _confront(host: HostFolder, moves: Sequence[_Move]) -> tuple[list[_Move], li
     return todo, conflicts
 
 
-def _expected(there: Object, old: Object) -> bool:
-    return _same(there, old) or there.kind == old.kind == "dir"
+def _expected(there: Object, olds: Iterable[Object]) -> bool:
+    return any(_same(there, old) or there.kind == old.kind == "dir" for old in olds)
 
 
 def _same(a: Object, b: Object) -> bool:
@@ -93,7 +109,7 @@ def _same(a: Object, b: Object) -> bool:
 
 def _write(host: HostFolder, todo: Sequence[_Move], opened: OpenNode) -> None:
     for move in sorted(todo, key=lambda m: m.path, reverse=True):  # children before their folders
-        if move.new.kind == "absent" or (move.old.kind == "dir" and move.new.kind != "dir"):
+        if move.new.kind == "absent" or (move.new.kind != "dir" and any(old.kind == "dir" for old in move.olds)):
             host.remove(move.path)
     for move in sorted(todo, key=lambda m: m.path):
         if move.node is not None:
@@ -104,24 +120,28 @@ def _write(host: HostFolder, todo: Sequence[_Move], opened: OpenNode) -> None:
             host.close_up(move.path, move.new)
 
 
-def _moves(guest: str, before: Tree, after: Tree, opened: OpenNode) -> tuple[list[_Move], tuple[str, ...]]:
+def _moves(guest: str, befores: Sequence[Tree], after: Tree, opened: OpenNode) -> tuple[list[_Move], tuple[str, ...]]:
     moves, skipped = [], []
-    old_nodes, new_nodes = dict(before.walk(guest)), dict(after.walk(guest))
-    for path in sorted((old_nodes.keys() | new_nodes.keys()) - {guest}):
-        old, new = old_nodes.get(path), new_nodes.get(path)
-        if old is not None and new is not None and _same_node(old, new):
+    old_nodes, new_nodes = [dict(before.walk(guest)) for before in befores], dict(after.walk(guest))
+    for path in sorted({*new_nodes, *(path for nodes in old_nodes for path in nodes)} - {guest}):
+        olds, new = [nodes.get(path) for nodes in old_nodes], new_nodes.get(path)
+        if all(_same_node(old, new) for old in olds):
             continue
         relative = path[len(guest.rstrip("/")) + 1 :]
         if new is not None and new.kind not in ("file", "dir", "link"):
             skipped.append(relative)
             continue
-        was, now = _object(path, old, opened), _object(path, new, opened)
-        if not _same(was, now):
-            moves.append(_Move(relative, was, now, new, path))
+        was, now = {_object(path, old, opened) for old in olds}, _object(path, new, opened)
+        if len(befores) > 1 and len({one.kind for one in was}) > 1:  # killed between the end of one kind and the next
+            was.add(ABSENT)
+        if not all(_same(old, now) for old in was):
+            moves.append(_Move(relative, tuple(was), now, new, path))
     return moves, tuple(skipped)
 
 
-def _same_node(a: Node, b: Node) -> bool:
+def _same_node(a: Node | None, b: Node | None) -> bool:
+    if a is None or b is None:
+        return a is b
     return (a.kind, a.provider, a.target, a.mode) == (b.kind, b.provider, b.target, b.mode)
 
 

@@ -2,13 +2,17 @@
 
 Knows file descriptors of the host only. Every component is opened from its parent's descriptor without following
 symlinks (open(2), O_NOFOLLOW), so neither a link in the folder nor a name made inside a sandbox leads out of it.
-Each file is replaced at once: written beside its place, synced, then renamed over it (rename(2)).
+Each file is replaced at once: written beside its place, synced, then renamed over it (rename(2)). A folder is locked, shared,
+while something lies beside its place in it; so what a killed process left there can be told, by the next one to come, from what
+another process is about to rename.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import re
 import secrets
 import stat
 from contextlib import contextmanager, suppress
@@ -20,11 +24,13 @@ from mulligan.model.ids import shown
 from mulligan.sandbox.trees import content_digest, copy_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
 
 _DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+_BESIDE = re.compile(r"\.mulligan-[0-9a-f]{16}")
 
 ObjectKind = Literal["absent", "file", "dir", "link", "other"]
 
@@ -68,7 +74,7 @@ class HostFolder:
     @contextmanager
     def _parent(self, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
         *folders, name = path.split("/")
-        fd = os.dup(self._fd)
+        fd = os.open(".", _DIR, dir_fd=self._fd)  # no dup(2): a lock belongs to the open file
         try:
             for part in folders:
                 if create:
@@ -107,6 +113,16 @@ class HostFolder:
         above = ("/".join(parts[:n]) for n in range(1, len(parts) + 1))
         return next((one for one in above if self.look(one).kind not in ("dir", "absent")), None)
 
+    def tidy(self, folders: Iterable[str]) -> None:
+        """Remove from these folders what a killed process left beside a file's place."""
+        for folder in folders:
+            with suppress(OSError), self._parent(f"{folder}/x".lstrip("/")) as (fd, _):
+                left = [name for name in os.listdir(fd) if _BESIDE.fullmatch(name)]
+                if left and _locked(fd, fcntl.LOCK_EX):
+                    for name in left:
+                        os.unlink(name, dir_fd=fd)
+                    _locked(fd, fcntl.LOCK_UN)
+
     def put(self, path: str, want: Object, source: int, mtime_ns: int) -> None:
         """Make the path what `want` says, a file with the content of the descriptor `source`.
 
@@ -134,6 +150,7 @@ class HostFolder:
 
     def _replace(self, fd: int, name: str, want: Object, source: int, mtime_ns: int) -> None:
         beside = f".mulligan-{secrets.token_hex(8)}"
+        _locked(fd, fcntl.LOCK_SH)
         try:
             if want.kind == "link":
                 os.symlink(want.target, beside, dir_fd=fd)
@@ -168,6 +185,15 @@ class HostFolder:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return DiskFullError(where, remedy="free some space and commit again; what was written so far is whole")
         return HostError(where, remedy="check the folder's permissions")
+
+
+def _locked(fd: int, how: int) -> bool:
+    """Try to lock an open folder. Whoever else holds a lock on it is not waited for."""
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _look(fd: int, name: str, *, content: bool = True) -> Object:

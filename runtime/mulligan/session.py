@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 LONGEST_TIMEOUT_S = 366 * 24 * 3600
 
+_BEGUN = "begun:"  # before a host folder's path: the label of the state that a commit there set out to write
 _ACTION_ID = re.compile(r"a\d+")
 
 
@@ -357,17 +358,32 @@ class Session:
             row = self._row()
             real = os.path.realpath(check_host_path(folder))
             after = self._tree_of(self._store.journal.chain(row.head))
-            report = commit(folder, guest, self._before(row, real), after, self._opened, dry_run=dry_run)
+            journal, begun = self._store.journal, _BEGUN + real
+            report = commit(
+                folder,
+                guest,
+                self._befores(row, real),
+                after,
+                self._opened,
+                begin=lambda: journal.pin(self.name, begun, row.head),
+                dry_run=dry_run,
+            )
             if report.applied:
-                self._store.journal.pin(self.name, real, row.head)
+                journal.pin(self.name, real, row.head, instead_of=begun)
             return report
 
-    def _before(self, row: SessionRow, real: str) -> Tree:
-        """What the session knows the folder to have held: at its last commit there, or when it was imported."""
-        committed = self._store.journal.pins(self.name)
-        if real in committed:
-            return self._tree_of(self._store.journal.chain(committed[real]))
-        return self._tree_of([]) if real in row.config.get("imports", {}) else Tree()
+    def _befores(self, row: SessionRow, real: str) -> list[Tree]:
+        """What the session knows the folder to have held: at its last commit there, or when it was imported.
+
+        A commit that was killed left each path as it was or as it was to be: both are known.
+        """
+        pins = self._store.journal.pins(self.name)
+        if real in pins:
+            before = self._tree_of(self._store.journal.chain(pins[real]))
+        else:
+            before = self._tree_of([]) if real in row.config.get("imports", {}) else Tree()
+        begun = pins.get(_BEGUN + real)
+        return [before] if begun is None else [before, self._tree_of(self._store.journal.chain(begun))]
 
     def _opened(self, path: str, node: Node) -> AbstractContextManager[int]:
         return self._layers.opened(node.provider, path)

@@ -63,4 +63,6 @@ def gc(home: Path | None = None, on_wait: Callable[[], None] | None = None, *, d
             if not dry_run:
                 layers.remove(layer)
         layers.settle()
+        if not dry_run:
+            store.tidy()
         return GcReport(len(gone), collected.records, freed)

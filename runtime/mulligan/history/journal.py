@@ -152,12 +152,17 @@ class Journal:
             check_head(db, head)
             _set_head(db, number, head, ())
 
-    def pin(self, session: str, label: str, head: int) -> None:
-        """Keep the state `head` from gc under a label of the session's own, in place of what the label named before."""
+    def pin(self, session: str, label: str, head: int, *, instead_of: str | None = None) -> None:
+        """Keep the state `head` from gc under a label of the session's own, in place of what the label named before.
+
+        The label `instead_of` names nothing any more.
+        """
         with self._db.write() as db:
             number = _session(db, session)[0]
             check_head(db, head)
             db.execute("INSERT OR REPLACE INTO pins VALUES (?, ?, ?)", (number, raw_path(label), head or None))
+            if instead_of is not None:
+                db.execute("DELETE FROM pins WHERE session = ? AND label = ?", (number, raw_path(instead_of)))
 
     def pins(self, session: str) -> dict[str, int]:
         """The states that the session keeps, by label."""

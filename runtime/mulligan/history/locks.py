@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
 _STORE = ".store"  # no session's name begins with a dot
@@ -57,6 +57,12 @@ class Locks:
     def forget(self, name: str) -> None:
         """Remove a session's lock file; the caller holds the lock. Waiters notice and lock the new file."""
         (self._folder / name).unlink(missing_ok=True)
+
+    def tidy(self, names: Collection[str]) -> None:
+        """Remove the lock files that a killed process left of sessions that are not there. The caller holds the store alone."""
+        for name in os.listdir(self._folder):
+            if name not in names and not name.startswith("."):
+                self.forget(name)
 
     @contextmanager
     def _hold(self, name: str, how: int, on_wait: Callable[[], None] | None) -> Iterator[None]:

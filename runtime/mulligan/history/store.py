@@ -186,6 +186,10 @@ class Store:
             db.execute("DELETE FROM sessions WHERE id = ?", (_number(db, name),))
         self._locks.forget(name)
 
+    def tidy(self) -> None:
+        """Remove what a killed process left beside the database. The caller holds the store alone (`exclusive`)."""
+        self._locks.tidy({row.name for row in self.sessions()})
+
     @contextmanager
     def locked(self, name: str, on_wait: Callable[[], None] | None = None) -> Iterator[SessionRow]:
         """Hold a session alone, and give it as it stands then; `on_wait` is called once if this call has to wait."""
