@@ -27,6 +27,7 @@ from mulligan.model.outputs import check_out, writer_of
 from mulligan.model.plan import describe_failure
 from mulligan.model.policy import DEFAULT_POLICY
 from mulligan.model.tree import Tree
+from mulligan.repair.envreads import EnvReads
 from mulligan.repair.hints import find_hints
 from mulligan.repair.planner import build_plan
 from mulligan.repair.replay import Replay
@@ -83,6 +84,7 @@ class Session:
         self._launch = row.launch
         self._layers = LayerStore(store.home / "layers")
         self._runner = Runner(self.base, self._layers)
+        self._env_reads = EnvReads(self.base, self._layers)
         self.files = Files(lambda: self._stack_at(self.head))
 
     # -- opening and closing
@@ -292,6 +294,7 @@ class Session:
             first_launch=self._launch,
             same_bytes=self._layers.same_bytes,
             base_changed=self._base_changed(),
+            reads_variable=self._env_reads.reads,
             session=self.name,
             head=row.head,
             policy=policy,
@@ -320,6 +323,7 @@ class Session:
                 same_bytes=self._layers.same_bytes,
                 first_launch=self._launch,
                 base_changed=self._base_changed(),
+                reads_variable=self._env_reads.reads,
                 next_id=lambda ahead: self._store.journal.next_action_id(self.name, ahead),
             )
             report, records = replay.run(keep_going=keep_going, progress=progress)

@@ -240,6 +240,15 @@ def test_row_22_only_the_exit_code_differs(begin: Callable[[str], History]) -> N
     assert h.session.record(a).outputs == {"host": "db2"}
 
 
+def test_row_20_a_variable_is_read_by_whoever_names_it(begin: Callable[[str], History]) -> None:
+    """An exported variable that differs makes those run again that name it, themselves or in a script; no other action."""
+    h = begin("printf 'echo at $DB_HOST\\n' > script; echo rows > rows")
+    history = ["export DB_HOST=old", "echo $DB_HOST > host", "cat rows > copy", "sh script", "wc -l < copy"]
+    a, b, _, d, _ = h.run(*history)
+    new = "export DB_HOST=older"
+    assert h.repair(Replace(a, new), rerun=[new, *history[1:]]).ran == (a, b, d)
+
+
 def test_row_34_dirty_then_restored(begin: Callable[[str], History]) -> None:
     """When a replay restores what was dirty, all that follows is kept."""
     h = begin("echo 0 > seed")

@@ -58,6 +58,7 @@ def quoted(ops: tuple[str, ...]) -> str:
 
 
 short = st.lists(file_op, min_size=1, max_size=2).map(lambda ops: quoted(tuple(word for one in ops for word in one)))
+name = st.sampled_from(["PART_ONE", "PART_ONE_B"])  # in no program: only whoever names them reads them
 statement = st.one_of(
     short,
     st.builds("{} > {}".format, short, path),
@@ -71,6 +72,9 @@ statement = st.one_of(
     st.builds("mkdir -p {}/{}".format, path, st.sampled_from(["n", "x"])),
     st.builds("cd {}".format, st.sampled_from(["t", "t/d", "..", "/workspace", "t/l"])),
     st.builds("export V={}".format, word),
+    st.builds("export {}={}".format, name, word),
+    st.builds('[ "${}" ] && {}'.format, name, short),
+    st.builds("unset {}".format, name),
     st.builds(f'{GUEST} w {{}} "$V"'.format, path),
     st.sampled_from(["echo t/*", "unset V", "exit 3", "echo $V; pwd", "false"]),
 )

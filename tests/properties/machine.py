@@ -422,6 +422,9 @@ class _Machine:
     def op_export(self, name: str, value: str) -> None:
         self.env[name] = value
 
+    def op_unset(self, name: str) -> None:
+        self.env.pop(name, None)
+
     def op_getenv(self, name: str) -> object:
         self.seen.append(("env", name, self.env.get(name)))
         return self.env.get(name)

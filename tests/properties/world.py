@@ -61,6 +61,8 @@ class World:
         self.slots: list[Slotted] = []
         self.records: list[Record] = []
         self.runs: dict[LayerId, Run] = {}
+        self.programs: dict[LayerId, Program] = {}
+        self.reads = self.mentions
 
     def append(self, program: Program, labels: tuple[str, ...] = ()) -> None:
         """Run one more action on the head."""
@@ -83,7 +85,7 @@ class World:
         said = check_writes(run.events, run.sealed.raw)
         assert said == [], said
         layer = Layer(LayerId(f"layer-{len(self.layers)}"), fold_manifest(run.events, run.sealed.raw))
-        self.layers[layer.id], self.runs[layer.id] = run.sealed, run
+        self.layers[layer.id], self.runs[layer.id], self.programs[layer.id] = run.sealed, run, slot.program
         facts = [event for event in run.events if self.unseen is None or not isinstance(event, self.unseen)]
         return Record(
             record_id=RecordId(len(self.layers)),
@@ -104,6 +106,7 @@ class World:
             changes,
             same_bytes=self.same_bytes,
             first_launch=LaunchContext(),
+            reads_variable=lambda record, name, _: self.reads(record, name),
             policy=policy,
             forced=self.plan(changes, policy).forced if policy != DEFAULT_POLICY else None,
             units=units,
@@ -112,7 +115,12 @@ class World:
     def plan(self, changes: list[Change], policy: Policy = DEFAULT_POLICY) -> Plan:
         """The dry run. Raises UsageError for a patch that can't be meant."""
         options = {"same_bytes": self.same_bytes, "first_launch": LaunchContext(), "policy": policy}
+        options["reads_variable"] = lambda record, name, _: self.reads(record, name)
         return build_plan(self.records, [self.bottom], changes, session="s", head=7, **options)
+
+    def mentions(self, record: Record, name: str) -> bool:
+        """Whether the variable's name stands in the program: the model's programs have nothing else to read names from."""
+        return name in words_of(self.programs[record.layer.id])
 
     def same_bytes(self, layer: LayerId, path: str, other: LayerId, at: str) -> bool:
         """Whether two layers hold the same bytes."""
@@ -171,8 +179,13 @@ class World:
     def _saw_else(self, record: Record, old: Record, step: Step) -> bool:
         if all(reason.key.startswith("meta.links:") for reason in step.because):
             return True  # link groups are told as they were before the action, although it may have parted them itself
-        launch = record.action.kind == "run" and record.launch != old.launch
-        return launch or self.runs[record.layer.id].seen != self.runs[old.layer.id].seen
+        return self._other_launch(record, old) or self.runs[record.layer.id].seen != self.runs[old.layer.id].seen
+
+    def _other_launch(self, record: Record, old: Record) -> bool:
+        """Whether a variable differs that the program names: whoever sets one blindly counts as a reader, too."""
+        now, was = record.launch.env, old.launch.env
+        differing = [name for name in {*now, *was} if now.get(name) != was.get(name)]
+        return record.action.kind == "run" and any(self.mentions(old, name) for name in differing)
 
     def _patch_slot(self, slot: Slot) -> Slotted:
         assert isinstance(slot.change, Patch)
@@ -182,24 +195,31 @@ class World:
     def _kept(self, slot: Slot, walk: Pass, state: State) -> Record:
         record = slot.record
         assert record is not None
+        launch = walk.launch
         if walk.raw_reusable(slot):
             walk.keep(slot)
-            return record
+            return replace(record, launch=launch, handoff=walk.launch)
         layer = Layer(LayerId(f"layer-{len(self.layers)}"), record.layer.manifest)
         self.layers[layer.id] = _made_again(record.layer.manifest, self.layers[record.layer.id], state)
-        self.runs[layer.id] = self.runs[record.layer.id]
+        self.runs[layer.id], self.programs[layer.id] = self.runs[record.layer.id], self.programs[record.layer.id]
         walk.keep(slot, layer)
-        return replace(record, layer=layer)
+        return replace(record, layer=layer, launch=launch, handoff=walk.launch)
 
-    def oracle(self) -> tuple[State, list[bytes]]:
-        """Everything run from the start: the state, and what each action printed."""
-        state, env, said = self.base, {}, []
+    def oracle(self) -> tuple[State, list[bytes], list[dict[str, str]]]:
+        """Everything run from the start: the state, what each action printed, and which variables it handed on."""
+        state, env, said, handed = self.base, {}, [], []
         for slot in self.slots:
             run = machine.run(list(slot.program), state, slot.now, env)
             env = env if slot.patch else run.env
             state = machine.lay(state, run.sealed)
             said.append(repr(run.transcript).encode())
-        return state, said
+            handed.append(env)
+        return state, said, handed
+
+
+def words_of(ops: object) -> set[str]:
+    """All texts in a program, those of the branches of an `if` too."""
+    return {ops} if isinstance(ops, str) else {w for op in ops for w in words_of(op)} if isinstance(ops, tuple) else set()
 
 
 def corrected(world: World, changes: list[Change], programs: dict[str, Program]) -> list[Program]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mulligan.model.change import Change
     from mulligan.model.ids import ActionId
     from mulligan.model.plan import Plan, Reason, Report, Step, StepKind
-    from mulligan.model.policy import Granularity, Level
+    from mulligan.model.policy import EnvReads, Granularity, Level
     from mulligan.model.record import Record
 
 REASONS_SHOWN = 3
@@ -81,6 +81,13 @@ _SAYINGS = {
     help="What runs again as one: an action, all actions with the same label group:NAME, or all.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not show the plan and ask first, as is done on a terminal.")
+@click.option(
+    "--env-reads",
+    type=click.Choice(["lazy", "launch"]),
+    default="lazy",
+    show_default=True,
+    help="Who counts as having read a variable that differs: whoever may have used it, or all that were launched with it.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.option("--keep-going", is_flag=True, help="Apply the repair even if an action that had succeeded fails now.")
 @json_option
@@ -96,6 +103,7 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
     level: Level,
     granularity: Granularity,
     yes: bool,
+    env_reads: EnvReads,
     dry_run: bool,
     keep_going: bool,
     as_json: bool,
@@ -114,7 +122,7 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
         raise UsageError("say what to correct: --replace, --drop, --rerun or --patch", remedy="see `mulligan repair --help`")
     with caller.open(session) as opened:
         before = opened.log()
-        plan = opened.plan(*changes, policy=Policy(level, granularity))
+        plan = opened.plan(*changes, policy=Policy(level, granularity, env_reads))
         if dry_run and as_json:
             caller.print_json(plan_json(plan))
             return

@@ -80,6 +80,8 @@ class _Footprint(msgspec.Struct, array_like=True, frozen=True):
     declared_writes: list[bytes]
     principal: Principal
     incomplete_because: list[bytes]
+    words: bytes = b""
+    lists_env: list[bytes] = msgspec.field(default_factory=lambda: [b"it was recorded by an older version"])
 
 
 class _Entry(msgspec.Struct, array_like=True, frozen=True):
@@ -368,6 +370,8 @@ def _stored_footprint(footprint: Footprint) -> _Footprint:
         declared_reads=_raw_list(footprint.declared_reads),
         declared_writes=_raw_list(footprint.declared_writes),
         principal=footprint.principal,
+        words=_joined(sorted(footprint.words)),
+        lists_env=_raw_list(footprint.lists_env),
         incomplete_because=_raw_list(footprint.incomplete_because),
     )
 
@@ -384,6 +388,8 @@ def _footprint(stored: _Footprint) -> Footprint:
         declared_reads=_text_tuple(stored.declared_reads),
         declared_writes=_text_tuple(stored.declared_writes),
         principal=stored.principal,
+        words=frozenset(_split(stored.words)),
+        lists_env=_text_tuple(stored.lists_env),
         incomplete_because=_text_tuple(stored.incomplete_because),
     )
 

@@ -14,6 +14,7 @@ attributes by any write, since the kernel takes set-id bits and capabilities fro
 from __future__ import annotations
 
 import errno as errnos
+import re
 from typing import TYPE_CHECKING, assert_never
 
 from mulligan.model.action import LaunchContext
@@ -44,6 +45,7 @@ from mulligan.model.events import (
 from mulligan.model.footprint import Footprint
 from mulligan.model.ids import folders_above, guest_path, parent
 from mulligan.model.layer import Entry, Manifest
+from mulligan.model.listings import program_lists
 from mulligan.model.own import OwnWrites, is_state
 
 if TYPE_CHECKING:
@@ -53,6 +55,9 @@ if TYPE_CHECKING:
     from mulligan.model.own import Mutation, Object
 
 HANDOFF_PROGRAM = "/.mulligan/handoff"
+MOST_WORDS = 20_000  # of the arguments of an action's programs; beyond, it counts as having used every variable
+_WORD = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+_TELLS_ENV = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/(?:environ|mem)")
 NEVER_HANDED_ON = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})  # the shell makes these afresh for each process
 
 
@@ -160,6 +165,8 @@ def fold_footprint(
         declared_reads=declared_reads,
         declared_writes=declared_writes,
         principal="any" if seen.credentials else "owner" if rootless else "root",
+        words=frozenset(word.decode() for word in seen.words),
+        lists_env=tuple(seen.lists_env),
         incomplete_because=tuple(dict.fromkeys(seen.incomplete)),
     )
 
@@ -186,6 +193,9 @@ class _Sight:
         self.connected: list[Connect] = []
         self.incomplete: list[str] = []
         self.credentials = False
+        self.words: set[bytes] = set()
+        self.lists_env: dict[str, None] = {}
+        self._told: set[tuple[bytes, ...]] = set()
         self._plain: dict[type, set[str]] = {
             Read: self.saw, Stat: self.stats, Probe: self.probed, Missed: self.missed,
             Link: self.linked, List: self.listed, XattrRead: self.xattrs,
@@ -196,6 +206,8 @@ class _Sight:
         if isinstance(event, (Read, Stat, Probe, Missed, Link, List, XattrRead)) and self._is_plain(event):
             if is_state(event.path):
                 self._plain[type(event)].add(event.path)
+            elif isinstance(event, Read) and _TELLS_ENV.fullmatch(event.path):
+                self.lists_env[f"{event.path} was read"] = None
             return
         match event:
             case Exec():
@@ -309,6 +321,11 @@ class _Sight:
             self.stats.add(path)
 
     def _exec(self, event: Exec) -> None:
+        if event.path == HANDOFF_PROGRAM:
+            return
+        if (told := (event.path.encode("utf-8", "surrogateescape"), *event.argv)) not in self._told:
+            self._told.add(told)
+            self._arguments(event)
         if not is_state(event.path):
             return
         origin = self.own.where(event.path).origin
@@ -318,6 +335,16 @@ class _Sight:
             self.executed.add(origin)
         elif event.errno not in (errnos.ENOENT, errnos.ENOTDIR):  # those two are told by MISSED and PROBE
             self.probed.add(origin)
+
+    def _arguments(self, event: Exec) -> None:
+        """What the program was told: variables whose names stand in it may be read, see repair/envreads.py."""
+        because = program_lists(event.path, event.argv) if event.errno == 0 else ""
+        for argument in event.argv:
+            self.words.update(_WORD.findall(argument))
+        if len(self.words) > MOST_WORDS:
+            because, self.words = "too many arguments", set()
+        if because:
+            self.lists_env[because] = None
 
 
 def handoff(events: Iterable[Event]) -> LaunchContext | None:

@@ -41,6 +41,7 @@ class Footprint:
     saw: content. stats: all metadata. probed: existence, kind, mode. missed: absent. listed: names in a folder.
     linked: symlink targets. xattrs: extended attributes. overwrote: existing files written to (their link group and mode
     matter). executed: programs. wrote/removed: from the layer. connected: peers. principal: whose permissions applied.
+    words: names in the arguments of the programs that it started. lists_env: why it may have seen every variable.
     """
 
     saw: frozenset[str] = frozenset()
@@ -60,6 +61,8 @@ class Footprint:
     declared_reads: tuple[str, ...] = ()
     declared_writes: tuple[str, ...] = ()
     principal: Principal = "root"
+    words: frozenset[str] = frozenset()
+    lists_env: tuple[str, ...] = ()
     incomplete_because: tuple[str, ...] = ()
 
     @property

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mulligan.model.tree import Tree
     from mulligan.repair.dirty import SameBytes
     from mulligan.repair.schedule import Slot
+    from mulligan.repair.walk import ReadsVariable
 
 __all__ = ["Pass", "build_plan"]
 
@@ -51,6 +52,7 @@ def build_plan(
     same_bytes: SameBytes,
     first_launch: LaunchContext,
     base_changed: Collection[str] = (),
+    reads_variable: ReadsVariable | None = None,
     session: str = "",
     head: int = 0,
     policy: Policy = DEFAULT_POLICY,
@@ -75,6 +77,7 @@ def build_plan(
             same_bytes=same,
             first_launch=first_launch,
             base_changed=base_changed,
+            reads_variable=reads_variable,
             policy=policy,
             units=units,
         )
@@ -199,7 +202,8 @@ class _Forecast:
         launched = {*record.launch.env, WORKING_FOLDER} - set(record.action.env)
         if record.action.kind == "run":
             keys = (Key(ENV, name) for name in sorted(launched))
-            because += [Reason("launch", str(key), self._told[key]) for key in keys if key in self._told]
+            told = [key for key in keys if key in self._told and self._walk.reads(record, key.name)]
+            because += [Reason("launch", str(key), self._told[key]) for key in told]
         for key in map(parse_key, footprint.declared_reads):
             whole = Key(OUT, writer_of(key.name)) if key.kind == OUT else key
             if whole in self._told and key.kind != ENV:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mulligan.model.tree import Tree
     from mulligan.repair.dirty import SameBytes
     from mulligan.repair.schedule import Slot
+    from mulligan.repair.walk import ReadsVariable
 
     # action, what is done with it ("run", "keep", "drop", "patch"), its number in the history, how many there are
     Progress = Callable[[ActionId, str, int, int], None]
@@ -80,6 +81,7 @@ class Replay:
         same_bytes: SameBytes,
         first_launch: LaunchContext,
         base_changed: Collection[str],
+        reads_variable: ReadsVariable | None = None,
         next_id: Callable[[int], ActionId],
     ) -> None:
         self._plan = plan
@@ -95,6 +97,7 @@ class Replay:
                 same_bytes=same_bytes,
                 first_launch=first_launch,
                 base_changed=base_changed,
+                reads_variable=reads_variable,
                 policy=plan.policy,
                 forced=plan.forced,
                 units=units,

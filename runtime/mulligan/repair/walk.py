@@ -29,7 +29,7 @@ from mulligan.repair.dirty import Causes, Dirty
 from mulligan.repair.schedule import build_schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from mulligan.model.change import Change
     from mulligan.model.footprint import Footprint
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from mulligan.model.record import Record
     from mulligan.repair.dirty import SameBytes
     from mulligan.repair.schedule import Slot
+
+    # record, name of a variable, the state that the action saw: whether it may have used the variable
+    ReadsVariable = Callable[[Record, str, Tree], bool]
 
 MAX_WITNESSES = 16
 WORKING_FOLDER = "PWD"
@@ -61,6 +64,7 @@ class Pass:
         same_bytes: SameBytes,
         first_launch: LaunchContext,
         base_changed: Collection[str] = (),
+        reads_variable: ReadsVariable | None = None,
         policy: Policy = DEFAULT_POLICY,
         forced: Mapping[ActionId, Reason] | None = None,
         units: Mapping[str, str] | None = None,
@@ -73,6 +77,7 @@ class Pass:
         self._kept_units: set[str] = set()
         self.torn = False
         self._same_bytes = same_bytes
+        self._reads_variable = reads_variable if policy.env_reads == "lazy" else None
         self._base_changed = frozenset(base_changed)
         self._old = Tree()
         for layer in bottom:
@@ -259,11 +264,18 @@ class Pass:
             self._set_by.setdefault(name, slot.name)
         self._done += 1
 
+    def reads(self, record: Record, name: str) -> bool:
+        """Whether the action of the slot that the walk stands at counts as having read this part of its launch context."""
+        if name == WORKING_FOLDER or self._reads_variable is None or str(Key(ENV, name)) in record.footprint.declared_reads:
+            return True
+        return self._reads_variable(record, name, self._old)
+
     def _witnesses(self, record: Record) -> list[Reason]:
         """Why the record does not stand, if so: each observation of it that differs, the most telling first."""
         because = [
             Reason("launch", str(Key(ENV, name)), self._set_by.get(name, "base"))
             for name in launch_differences(record, self.launch)
+            if self.reads(record, name)
         ]
         footprint = record.footprint
         if not footprint.complete and not self.clean:
@@ -319,7 +331,7 @@ def find_misfit(manifest: Manifest, tree: Tree) -> str:
 
 
 def launch_differences(record: Record, now: LaunchContext) -> list[str]:
-    """The launch variables that differ now and that the action relied on; PWD is the working folder.
+    """The launch variables that differ now and that the action may have relied on; PWD is the working folder.
 
     What was set for the action alone hides what it would have been launched with, unless it may have handed that on: a shell
     that sets a variable, or goes to a folder, to the very value it had before tells nothing by it.
