@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from mulligan.model.action import Action
+    from mulligan.model.equivalence import Equality
     from mulligan.model.ids import LayerId
     from mulligan.model.layer import Layer
     from mulligan.model.tree import Tree
@@ -42,8 +43,9 @@ ABSENT = (0, 0, 0)  # the version of what the base does not have
 class Attempt:
     """The layers made in one attempt to add to history. They are removed unless `keep` says that the journal has them."""
 
-    def __init__(self) -> None:
+    def __init__(self, equality: Equality | None = None) -> None:
         self.made: list[LayerId] = []
+        self.equality = equality  # what counts as equal in it
 
     def keep(self) -> None:
         """The journal has them."""
@@ -60,9 +62,9 @@ class Runner:
         self._attempt = Attempt()
 
     @contextmanager
-    def attempt(self) -> Iterator[Attempt]:
+    def attempt(self, equality: Equality | None = None) -> Iterator[Attempt]:
         """Whatever ends the attempt before `keep`, be it a full disk: the layers made in it are gone at once."""
-        self._attempt = attempt = Attempt()
+        self._attempt = attempt = Attempt(equality)
         try:
             yield attempt
         finally:
@@ -92,7 +94,7 @@ class Runner:
         stack = self.stack(below)
         with self.layers.begin() as opened:
             trace = self._sandbox.run(action, launch, stack, opened, on_stdout=on_stdout, on_stderr=on_stderr)
-            layer = self._made(opened.seal(trace, stack, replay_of=replay_of))
+            layer = self._made(opened.seal(trace, stack, replay_of, self._attempt.equality))
         footprint = fold_footprint(
             trace.events,
             layer.manifest,

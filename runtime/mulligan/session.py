@@ -21,6 +21,7 @@ from mulligan.history.lineage import Why, explain
 from mulligan.history.store import SessionRow, Store, default_home
 from mulligan.model.action import Action, LaunchContext
 from mulligan.model.change import Patch
+from mulligan.model.equivalence import Equality
 from mulligan.model.ids import ActionId, LayerId, check_host_path, shown
 from mulligan.model.keys import DIR, OUT, PATH_KINDS, parse_key
 from mulligan.model.outputs import check_out, writer_of
@@ -298,6 +299,7 @@ class Session:
             session=self.name,
             head=row.head,
             policy=policy,
+            content=self._layers.read,
         )
 
     def apply(
@@ -313,7 +315,8 @@ class Session:
         A replay that fails where it had succeeded (or a replacement that fails) stops the repair, and the head stays
         where it was, unless `keep_going`. Raises ConflictError when the head moved since the plan was made.
         """
-        with self._store.locked(self.name, on_wait), self._runner.attempt() as attempt:
+        equality = Equality(plan.policy.equivalences)
+        with self._store.locked(self.name, on_wait), self._runner.attempt(equality) as attempt:
             self._store.expect_head(self.name, plan.head)
             replay = Replay(
                 plan,
@@ -325,6 +328,7 @@ class Session:
                 base_changed=self._base_changed(),
                 reads_variable=self._env_reads.reads,
                 next_id=lambda ahead: self._store.journal.next_action_id(self.name, ahead),
+                content=self._layers.read,
             )
             report, records = replay.run(keep_going=keep_going, progress=progress)
             if not report.applied:

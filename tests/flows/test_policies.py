@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from twins import tree_of
 
-from mulligan import Drop, Policy, Replace, Session
+from mulligan import Drop, Equivalence, Policy, Replace, Rerun, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,3 +81,41 @@ def test_a_group_runs_again_whole_on_real_layers(session: Session, home: Path) -
     assert ("a2", "run") in ran  # the pass was begun anew when a4 was seen to run
     assert session.files.read("/workspace/out") == "2\n"
     assert session.repair(Drop("a5"), policy=Policy(granularity="session")).kept == ()
+
+
+CHAIN = ("cat n.txt > b", "cat b > c", "cat c > d", "cat d > e")
+
+
+def test_row_23_a_result_that_differs_each_time(session: Session) -> None:
+    """A random id in a result reaches all who depend on it; that is reported, by its path, with what it looks like."""
+    session.run('echo "id $(cat /proc/sys/kernel/random/uuid)" > n.txt')
+    for command in CHAIN:
+        session.run(command)
+    report = session.repair(Rerun("a1"))
+    assert report.ran == ("a1", "a2", "a3", "a4", "a5")
+    told = {(one.action, one.key, one.looks, one.same_input) for one in report.volatile}
+    assert ("a1", "dat:/workspace/n.txt", ("uuid",), True) in told
+    assert ("a2", "dat:/workspace/b", ("uuid",), False) in told
+
+
+@pytest.mark.parametrize(
+    "made", ["cat /proc/sys/kernel/random/uuid", "head -c $(($(date +1%N) % 50 + 1)) /dev/zero | tr '\\0' 7"]
+)
+def test_row_23_an_equivalence_cuts_it_off(session: Session, made: str) -> None:
+    """When somebody asserts that the id does not matter, its readers are kept, also if they look at time and size.
+
+    Whoever changed the mode alone keeps no bytes of the old version.
+    """
+    session.run(f'echo "id $({made})" > n.txt')
+    for command in CHAIN:
+        session.run(command)
+    session.run("stat -c '%s %y' n.txt; chmod 600 n.txt")
+    before = session.files.read("/workspace/n.txt")
+    policy = Policy(equivalences=(Equivalence("/workspace/*.txt", b"[0-9a-f-]{20,}|7+"),))
+    report = session.repair(Rerun("a1"), policy=policy)
+    assert (report.ran, report.volatile) == (("a1",), ())
+    assert session.files.read("/workspace/b") == before
+    after = session.files.read("/workspace/n.txt")
+    assert session.run("cat n.txt").stdout == after
+    report = session.repair(Replace("a1", "echo other > n.txt"), policy=policy)
+    assert report.ran == ("a1", "a2", "a3", "a4", "a5", "a6", "a7")

@@ -73,13 +73,19 @@ class Story:
         """Whether two layers hold the same bytes."""
         return self.content[layer, path] == self.content[other, at]
 
+    def bytes_of(self, layer, path) -> bytes:
+        """What a layer's file holds."""
+        return self.content[layer, path]
+
     def plan(self, *changes, **options):
         """The dry run."""
-        return build_plan(self.records, self.bottom, changes, same_bytes=self.same_bytes, first_launch=LAUNCH, **options)
+        options = {"same_bytes": self.same_bytes, "first_launch": LAUNCH, "content": self.bytes_of, **options}
+        return build_plan(self.records, self.bottom, changes, **options)
 
     def walk(self, *changes, **options) -> Pass:
         """The exact pass."""
-        return Pass(self.records, self.bottom, changes, same_bytes=self.same_bytes, first_launch=LAUNCH, **options)
+        options = {"same_bytes": self.same_bytes, "first_launch": LAUNCH, "content": self.bytes_of, **options}
+        return Pass(self.records, self.bottom, changes, **options)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mulligan.model.action import Action, Outcome
     from mulligan.model.footprint import Footprint
     from mulligan.model.hint import Hint
-    from mulligan.model.plan import Plan, Reason, Report
+    from mulligan.model.plan import Plan, Reason, Report, Volatile
     from mulligan.model.record import Record
 
 Json = dict[str, Any]
@@ -189,6 +189,12 @@ def reason_json(reason: Reason) -> Json:
     return out
 
 
+def _volatile(one: Volatile) -> Json:
+    out: Json = {"action": one.action}
+    put(out, "key", one.key)
+    return {**out, "looks_like": list(one.looks), "same_input": one.same_input}
+
+
 def hint_json(hint: Hint) -> Json:
     """A weak edge: a rare word of one action's output stands in what a later one was given."""
     out: Json = {"from": hint.source, "to": hint.target, "key": str(hint.key)}
@@ -213,6 +219,7 @@ def plan_json(plan: Plan) -> Json:
         "dropped": [],
         "cut_off": [],
         "stale": [],
+        "volatile": [],
         "diverged": [],
         "failed": [],
         "failures": [],
@@ -226,6 +233,7 @@ def report_json(report: Report) -> Json:
     out = plan_json(report.plan)
     for name in ("ran", "kept", "dropped", "cut_off", "stale", "diverged", "failed"):
         out[name] = list(getattr(report, name))
+    out["volatile"] = [_volatile(one) for one in report.volatile]
     out["failures"] = [run_json(record, report.plan.session) for record in report.failures]
     put_all(out, "effects", report.effects)
     out["applied"] = report.applied

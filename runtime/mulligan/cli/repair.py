@@ -80,6 +80,12 @@ _SAYINGS = {
     show_default=True,
     help="What runs again as one: an action, all actions with the same label group:NAME, or all.",
 )
+@click.option(
+    "--equivalent",
+    multiple=True,
+    metavar="GLOB=REGEX",
+    help="In files that GLOB names, what REGEX matches does not matter (also @uuid, @time, @hex, @number). Repeatable.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not show the plan and ask first, as is done on a terminal.")
 @click.option(
     "--env-reads",
@@ -102,6 +108,7 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
     at: str | None,
     level: Level,
     granularity: Granularity,
+    equivalent: tuple[str, ...],
     yes: bool,
     env_reads: EnvReads,
     dry_run: bool,
@@ -115,14 +122,16 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
     """
     from mulligan.cli.jsonview import plan_json, report_json  # noqa: PLC0415 - not needed for --help
     from mulligan.cli.render import echo  # noqa: PLC0415
+    from mulligan.model.equivalence import parse_equivalence  # noqa: PLC0415
     from mulligan.model.policy import Policy  # noqa: PLC0415
 
     changes = _changes(replace, drop, rerun, patch, at)
     if not changes:
         raise UsageError("say what to correct: --replace, --drop, --rerun or --patch", remedy="see `mulligan repair --help`")
+    policy = Policy(level, granularity, env_reads, equivalences=tuple(parse_equivalence(one) for one in equivalent))
     with caller.open(session) as opened:
         before = opened.log()
-        plan = opened.plan(*changes, policy=Policy(level, granularity, env_reads))
+        plan = opened.plan(*changes, policy=policy)
         if dry_run and as_json:
             caller.print_json(plan_json(plan))
             return
@@ -230,6 +239,21 @@ def _tell_plan(plan: Plan, records: Sequence[Record], new_texts: Mapping[str, st
     _tell_unsound(plan, [s.action for s in plan.steps if s.kind == "keep" and s.because])
 
 
+def _tell_volatile(report: Report) -> None:
+    from mulligan.cli.render import echo, escape  # noqa: PLC0415 - not needed for --help
+
+    for one in report.volatile[:HINTS_SHOWN]:
+        looks = f" in what looks like {' or '.join(one.looks)}" if one.looks else ""
+        how = "came out differently although nothing it saw had changed" if one.same_input else "differs only"
+        path = one.key.partition(":")[2]
+        advice = (
+            f"; if that does not matter: --equivalent '{escape(path)}=@{one.looks[-1]}'" if one.looks and path[0] == "/" else ""
+        )
+        echo(f"volatile: {escape(one.key)} of {one.action} {how}{looks}{advice}")
+    if len(report.volatile) > HINTS_SHOWN:
+        echo(f"{len(report.volatile) - HINTS_SHOWN} more that are volatile; --json has them all")
+
+
 def _tell_hints(plan: Plan) -> None:
     from mulligan.cli.render import echo, escape  # noqa: PLC0415 - not needed for --help
 
@@ -301,6 +325,7 @@ def _tell_report(report: Report, before: Sequence[Record], after: Sequence[Recor
         echo(f"{record.id} failed; the end of its stderr:" if said else f"{record.id} failed and said nothing on stderr")
         for line in said:
             echo(f"  {line}")
+    _tell_volatile(report)
     _tell_hints(report.plan)
     _tell_unsound(report.plan, report.stale)
     done = "applied" if report.applied else "not applied"

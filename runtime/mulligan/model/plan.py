@@ -94,13 +94,27 @@ def _say(reason: Reason) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Volatile:
+    """What an action gave another time otherwise: the key, and the built-in patterns by which alone the two values differ.
+
+    `same_input`: it certainly is volatile, as nothing that it saw had changed; else it only looks so.
+    """
+
+    action: ActionId
+    key: str
+    looks: tuple[str, ...] = ()
+    same_input: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What a repair did. Lists are action ids in order of history; `plan` has the final step of each with its reasons.
 
     `cut_off`: may_rerun in the plan, yet kept, because what it observed came out the same. `diverged`: ran again with
     another exit code or signal than recorded. `failed`: ran again and failed where it had succeeded; `failures` are their
     records, which are in no history when the repair was not applied. `stale`: kept by level 0 although what they saw has
-    another value now, so the state is not that of the corrected history; a later repair runs them again.
+    another value now, so the state is not that of the corrected history; a later repair runs them again. `volatile`: what
+    came out differently without a cause, so that its readers ran again for nothing.
     """
 
     plan: Plan
@@ -113,6 +127,7 @@ class Report:
     failed: tuple[ActionId, ...] = ()
     failures: tuple[Record, ...] = ()
     stale: tuple[ActionId, ...] = ()
+    volatile: tuple[Volatile, ...] = ()
     records: tuple[RecordId, ...] = ()
     effects: tuple[str, ...] = ()
     head: int = 0

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mulligan.model.tree import Node, Tree
 
     SameBytes = Callable[[LayerId, str, LayerId, str], bool]
+    Equivalent = Callable[[str, Node, Node], bool]
 
 
 class Causes:
@@ -48,7 +49,9 @@ class Causes:
 class Dirty:
     """Paths with the kinds of key in which they differ. `dir` and `meta.search` are derived from the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, equivalent: Equivalent | None = None) -> None:
+        self._equivalent = equivalent
+        self.loose: set[str] = set()  # files that count as equal, of other bytes
         self._kinds: dict[str, frozenset[KeyKind]] = {}
         self._names: dict[str, set[str]] = {}  # folder -> its entries that are in only one state, or of another kind
 
@@ -61,6 +64,10 @@ class Dirty:
     def kinds(self, path: str) -> frozenset[KeyKind]:
         """The kinds of key in which the path differs, without the derived ones."""
         return self._kinds.get(path, frozenset())
+
+    def on_disk(self, path: str) -> frozenset[KeyKind]:
+        """The kinds of key in which the path differs, also where it counts as equal."""
+        return self.kinds(path) | {DAT, MTIME} if path in self.loose else self.kinds(path)
 
     def listing(self, folder: str) -> bool:
         """Whether a listing of the folder differs."""
@@ -83,8 +90,15 @@ class Dirty:
         for path in paths:
             a, b = old.get(path), new.get(path)
             kinds = _difference(path, old, new, same_bytes)
+            self.loose.discard(path)
+            if DAT in kinds and a is not None and b is not None and self._is_equivalent(path, a, b):
+                self.loose.add(path)
+                kinds -= {DAT, MTIME} if a.mtime_ns == b.mtime_ns else {DAT}
             renamed = ENT in kinds and (a.kind if a is not None else None) != (b.kind if b is not None else None)
             self._put(path, kinds, renamed=renamed)
+
+    def _is_equivalent(self, path: str, a: Node, b: Node) -> bool:
+        return a.kind == b.kind == "file" and self._equivalent is not None and self._equivalent(path, a, b)
 
     def mark(self, path: str, kinds: frozenset[KeyKind] = STORED) -> None:
         """Say that the path may differ in these, too."""

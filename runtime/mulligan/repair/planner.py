@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mulligan.model.tree import Tree
     from mulligan.repair.dirty import SameBytes
     from mulligan.repair.schedule import Slot
-    from mulligan.repair.walk import ReadsVariable
+    from mulligan.repair.walk import Content, ReadsVariable
 
 __all__ = ["Pass", "build_plan"]
 
@@ -56,6 +56,7 @@ def build_plan(
     session: str = "",
     head: int = 0,
     policy: Policy = DEFAULT_POLICY,
+    content: Content | None = None,
 ) -> Plan:
     """What these changes would do to each action of the history. Inserted patches have no step: they are among `changes`.
 
@@ -65,6 +66,10 @@ def build_plan(
     def same(layer: LayerId, path: str, other: LayerId, at: str) -> bool:
         return PATCH_LAYER not in (layer, other) and same_bytes(layer, path, other, at)
 
+    def read(layer: LayerId, path: str) -> bytes:
+        return content(layer, path) if content is not None and layer != PATCH_LAYER else patched[path]
+
+    patched = {patch_path(change): change.value for change in changes if isinstance(change, Patch)}
     layers, units, maybe = tuple(bottom), dict[str, str](), dict[str, str]()
     by_target: dict[ActionId, list[Hint]] = {}
     for hint in find_hints(history) if policy.level == 3 else ():  # noqa: PLR2004 - the levels are documented with Policy
@@ -80,6 +85,7 @@ def build_plan(
             reads_variable=reads_variable,
             policy=policy,
             units=units,
+            content=read,
         )
         forecast = _Forecast(walk, maybe, by_target)
         steps = [step for slot in walk if (step := forecast.step(slot)) is not None]

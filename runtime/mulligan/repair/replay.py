@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mulligan.model.action import Action, LaunchContext, Outcome
 from mulligan.model.change import Patch, Replace
+from mulligan.model.equivalence import Equality
 from mulligan.model.footprint import Footprint
 from mulligan.model.ids import ActionId, LayerId, RecordId
 from mulligan.model.plan import Reason, Report, Step
@@ -20,17 +21,18 @@ from mulligan.model.record import Record
 from mulligan.repair.planner import check_patch
 from mulligan.repair.remembering import Remembering
 from mulligan.repair.schedule import patch_path
+from mulligan.repair.volatile import Files, find_volatile
 from mulligan.repair.walk import Pass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from mulligan.model.layer import Layer
-    from mulligan.model.plan import Plan
+    from mulligan.model.plan import Plan, Volatile
     from mulligan.model.tree import Tree
     from mulligan.repair.dirty import SameBytes
     from mulligan.repair.schedule import Slot
-    from mulligan.repair.walk import ReadsVariable
+    from mulligan.repair.walk import Content, ReadsVariable
 
     # action, what is done with it ("run", "keep", "drop", "patch"), its number in the history, how many there are
     Progress = Callable[[ActionId, str, int, int], None]
@@ -83,11 +85,14 @@ class Replay:
         base_changed: Collection[str],
         reads_variable: ReadsVariable | None = None,
         next_id: Callable[[int], ActionId],
+        content: Content,
     ) -> None:
         self._plan = plan
         self._workshop = workshop if plan.policy.granularity == "action" else Remembering(workshop)
         self._next_id = next_id
         self._bottom = bottom
+        self._content = content
+        self._same_bytes = same_bytes
 
         def begin(units: Mapping[str, str]) -> Pass:
             return Pass(
@@ -99,6 +104,7 @@ class Replay:
                 base_changed=base_changed,
                 reads_variable=reads_variable,
                 policy=plan.policy,
+                content=content,
                 forced=plan.forced,
                 units=units,
             )
@@ -223,6 +229,16 @@ class Replay:
         there = self._walk.tree.get(path)
         return min(later, there.mtime_ns + 2 * GAP_NS) - GAP_NS if there is not None else later - GAP_NS
 
+    def _volatile(self) -> Iterator[Volatile]:
+        """What the replays gave otherwise without a cause."""
+        new = {record.id: record for record in (*self._tally.failures, *self._records)}
+        steps = {step.action: step for step in self._tally.steps}
+        files = Files(self._same_bytes, self._content, Equality(self._plan.policy.equivalences))
+        for slot in self._walk.slots:
+            old = slot.record
+            if old is not None and old.action.kind == "run" and old.id in self._tally.ran and old.id in new:
+                yield from find_volatile(old, new[old.id], steps[old.id], slot.change, files=files)
+
     def _append(self, record: Record) -> None:
         self._records.append(record)
         self._below.append(record.layer_id)
@@ -240,6 +256,7 @@ class Replay:
             diverged=tuple(tally.diverged),
             failed=tuple(r.id for r in tally.failures),
             failures=tuple(tally.failures),
+            volatile=tuple(self._volatile()),
             stale=tuple(s.action for s in tally.steps if s.kind == "keep" and s.because),
             head=self._plan.head,
             seconds=time.monotonic() - started,

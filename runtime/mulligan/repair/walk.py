@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from mulligan.model.action import LaunchContext
 from mulligan.model.change import Drop, Patch, Replace, Rerun
+from mulligan.model.equivalence import LARGEST, Equality
 from mulligan.model.ids import ActionId, folders_above, parent
 from mulligan.model.keys import DIR, ENV, OUT, SEARCH, STORED, TELLING, Key, parse_key
 from mulligan.model.outputs import differing_parts
@@ -33,15 +34,18 @@ if TYPE_CHECKING:
 
     from mulligan.model.change import Change
     from mulligan.model.footprint import Footprint
+    from mulligan.model.ids import LayerId
     from mulligan.model.keys import KeyKind
     from mulligan.model.layer import Layer, Manifest
     from mulligan.model.policy import Policy
     from mulligan.model.record import Record
+    from mulligan.model.tree import Node
     from mulligan.repair.dirty import SameBytes
     from mulligan.repair.schedule import Slot
 
     # record, name of a variable, the state that the action saw: whether it may have used the variable
     ReadsVariable = Callable[[Record, str, Tree], bool]
+    Content = Callable[[LayerId, str], bytes]
 
 MAX_WITNESSES = 16
 WORKING_FOLDER = "PWD"
@@ -68,6 +72,7 @@ class Pass:
         policy: Policy = DEFAULT_POLICY,
         forced: Mapping[ActionId, Reason] | None = None,
         units: Mapping[str, str] | None = None,
+        content: Content | None = None,
     ) -> None:
         self.slots = build_schedule(history, changes)
         self.policy = policy
@@ -83,7 +88,9 @@ class Pass:
         for layer in bottom:
             self._old.apply(layer.manifest, layer.id)
         self._new: Tree | None = None  # while nothing has changed, the two states are one tree
-        self._dirty = Dirty()
+        self._content = content
+        self._equality = Equality(policy.equivalences)
+        self._dirty = Dirty(self._equivalent if self._equality and content is not None else None)
         self._old_launch = history[0].launch if history else first_launch
         self._causes = Causes()
         self._set_by: dict[str, str] = {}  # launch variable -> the slot since which it differs
@@ -117,7 +124,9 @@ class Pass:
         """Whether this slot and all after it may be kept wholesale: nothing differs, and no change is still to come."""
         assert self.slots[self._done] is slot, (self._done, slot.name)
         rest = self.slots[self._done :]
-        return self.clean and not self.units and all(s.change is None and s.name not in self._forced for s in rest)
+        if not self.clean or self._dirty.loose or self.units:
+            return False
+        return all(s.change is None and s.name not in self._forced for s in rest)
 
     def verdict(self, slot: Slot) -> Step:
         """Keep, must_rerun or drop, with witnesses. For an inserted patch, must_rerun: its layer is to be made."""
@@ -184,9 +193,10 @@ class Pass:
         if self.policy.level == 0 and self._dirty:  # it may have been kept over any difference
             spoken = manifest.paths | folders_above(manifest.paths)
             return not any(path in spoken for path in self._dirty)
-        if len(entries) <= len(self._dirty):
-            return not any(entry.inherits() & self._dirty.kinds(path) for path, entry in entries.items())
-        return not any(entries[path].inherits() & self._dirty.kinds(path) for path in self._dirty if path in entries)
+        differing = (*self._dirty, *self._dirty.loose)
+        if len(entries) <= len(differing):
+            return not any(entry.inherits() & self._dirty.on_disk(path) for path, entry in entries.items())
+        return not any(entries[path].inherits() & self._dirty.on_disk(path) for path in differing if path in entries)
 
     def keep(self, slot: Slot, layer: Layer | None = None) -> frozenset[str]:
         """The slot's record stands. `layer` is what was made of its layer when that was not raw-reusable.
@@ -287,6 +297,12 @@ class Pass:
         if self._base_changed:
             because += _base_witnesses(footprint, self._base_changed)
         return because
+
+    def _equivalent(self, path: str, a: Node, b: Node) -> bool:
+        """Whether the policy takes the two versions of a file for equal."""
+        if self._content is None or not self._equality.names(path) or max(a.size, b.size) > LARGEST:
+            return False
+        return self._equality.equal(path, self._content(a.provider, path), self._content(b.provider, path))
 
     def _declared(self, footprint: Footprint) -> list[Key]:
         """Declared inputs that differ. A declared variable is an input like every launch variable, and judged there."""

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
 from mulligan.errors import StoreError
+from mulligan.model.equivalence import LARGEST
 from mulligan.model.fold import fold_manifest
 from mulligan.model.ids import BASE_LAYER, LayerId, shown
 from mulligan.model.layer import Entry, Layer, Manifest
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from mulligan.model.action import Outcome
+    from mulligan.model.equivalence import Equality
     from mulligan.model.events import Event, RawEntry
     from mulligan.model.record import Record
     from mulligan.sandbox.stack import Stack
@@ -266,13 +268,17 @@ class OpenLayer:
 
     # ---------------------------------------------------------------------------------------------- sealing
 
-    def seal(self, run: Ran, stack: Stack, replay_of: Record | None = None) -> Layer:
-        """Seal what a run left. With `replay_of`, its times are put into the slot of that record."""
+    def seal(self, run: Ran, stack: Stack, replay_of: Record | None = None, equality: Equality | None = None) -> Layer:
+        """Seal what a run left. With `replay_of`, its times are put into the slot of that record.
+
+        What counts as equal to the recorded version takes its time, like what is equal: whoever noted that version by its time
+        (make, git's index) is kept, and would not know it again otherwise.
+        """
         with self._let_owner_in(run.entries):
             entries = drop_phantoms(self.upper, run.events, self._state_only(run.entries), stack)
             manifest = fold_manifest(run.events, entries)
             if replay_of is not None:
-                manifest = self._into_slot(manifest, run.outcome, replay_of)
+                manifest = self._into_slot(manifest, run.outcome, replay_of, equality)
         return self.seal_manifest(manifest)
 
     @contextlib.contextmanager
@@ -355,7 +361,7 @@ class OpenLayer:
         with contextlib.suppress(FileNotFoundError):
             self.store.throw_away(self._name)
 
-    def _into_slot(self, manifest: Manifest, outcome: Outcome, record: Record) -> Manifest:
+    def _into_slot(self, manifest: Manifest, outcome: Outcome, record: Record, equality: Equality | None) -> Manifest:
         old = record.layer
         with opened(self._lock, ("upper",)) as top:
 
@@ -366,7 +372,7 @@ class OpenLayer:
                     opened(top, parts[:-1], PASSING) as folder,
                     opened(folder, parts[-1:], READING, ours=True) as here,
                 ):
-                    return same_content(recorded, here)
+                    return same_content(recorded, here) or _count_as_equal(equality, path, recorded, here)
 
             times = plan_times(
                 manifest.entries,
@@ -382,6 +388,13 @@ class OpenLayer:
             for path, entry in manifest.entries.items()
         }
         return Manifest(entries, manifest.removed)
+
+
+def _count_as_equal(equality: Equality | None, path: str, one: int, other: int) -> bool:
+    if not equality or not equality.names(path) or max(os.fstat(one).st_size, os.fstat(other).st_size) > LARGEST:
+        return False
+    with os.fdopen(os.dup(one), "rb") as first, os.fdopen(os.dup(other), "rb") as second:
+        return equality.equal(path, first.read(), second.read())
 
 
 def _layer(layer: LayerId, manifest: Manifest) -> Layer:

@@ -64,7 +64,10 @@ def plan_times(
     slot: Window,
     same: Callable[[str], bool],
 ) -> dict[str, int]:
-    """The mtimes to set, by path, of a replay's layer. `same` tells whether a path has the recorded content."""
+    """The mtimes to set, by path, of a replay's layer. `same` tells whether a path has the recorded content.
+
+    It may also take other bytes, even of another size, for the recorded content, when somebody asserted that they are equal.
+    """
     written = sorted(
         _written(path, entry, old.get(path), slot, same)
         for path, entry in new.items()
@@ -147,7 +150,7 @@ def _is_old_version(entry: Entry, before: Entry, path: str, same: Callable[[str]
         return False
     if entry.kind == "dir":
         return True
-    attributes = ("mode", "uid", "gid", "size", "target", "rdev", "xattrs", "links")
+    attributes = ("mode", "uid", "gid", "target", "rdev", "xattrs", "links")
     if any(getattr(entry, name) != getattr(before, name) for name in attributes):
         return False
     return entry.kind != "file" or same(path)

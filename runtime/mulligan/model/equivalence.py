@@ -1,0 +1,105 @@
+"""Equivalences: which contents count as equal although their bytes differ, because somebody said so.
+
+Knows policies; pure. It is the user's assertion, and nothing checks it: of a file that `paths` names, whatever `pattern`
+matches does not matter to anybody. Two contents are equal then when they are the same text around the same number of matches.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final
+
+from mulligan.errors import UsageError
+from mulligan.model.policy import Equivalence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LARGEST: Final = 16 * 1024 * 1024  # bytes of a file in which a pattern is looked for; a larger one is compared exactly
+
+_CLOCK = rb"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?"
+_MONTH = rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+
+# What changes from run to run by its nature, in the order of how telling it is.
+PATTERNS: Final[dict[str, bytes]] = {
+    "uuid": rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}",
+    "time": (
+        rb"\d{4}-\d{2}-\d{2}(?:[T ]" + _CLOCK + rb")?(?:Z| ?[+-]\d{2}:?\d{2})?"
+        rb"|(?:[A-Z][a-z]{2},? )?(?:" + _MONTH + rb" +\d{1,2}|\d{1,2} " + _MONTH + rb")(?: \d{4})? " + _CLOCK
+        + rb"(?: [AP]M)?(?: [A-Z]{3,4}| [+-]\d{4})?(?: \d{4})?"
+        rb"|\b" + _CLOCK + rb"\b|\b1\d{9}(?:\d{3,9}|\.\d+)?\b"
+    ),
+    "hex": rb"\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{8,}\b",
+    "number": rb"\b\d+(?:\.\d+)?\b",
+}  # fmt: skip
+
+
+class Equality:
+    """The equivalences of a policy. Raises UsageError for a pattern that is none, or matches the empty text."""
+
+    def __init__(self, equivalences: Iterable[Equivalence]) -> None:
+        self._all = [(one.paths, _compiled(one)) for one in equivalences]
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def names(self, path: str) -> bool:
+        """Whether any of them speaks of the path."""
+        return any(fnmatchcase(path, paths) for paths, _ in self._all)
+
+    def equal(self, path: str, a: bytes, b: bytes) -> bool:
+        """Whether two contents of the path count as one. With several patterns for it, all matter at once."""
+        patterns = [pattern.pattern for paths, pattern in self._all if fnmatchcase(path, paths)]
+        if not patterns or max(len(a), len(b)) > LARGEST:
+            return False
+        pattern = re.compile(b"|".join(b"(?:%s)" % one for one in patterns))
+        return _between(pattern, a) == _between(pattern, b)
+
+
+def looks_like(a: bytes, b: bytes) -> tuple[str, ...]:
+    """By which built-in patterns two texts differ; empty when they differ in anything else, or are no texts."""
+    if b"\0" in a or b"\0" in b or _between(_ANY, a) != _between(_ANY, b):
+        return ()
+    pairs = zip(_ANY.finditer(a), _ANY.finditer(b), strict=True)
+    found = [(one.lastgroup, other.lastgroup) for one, other in pairs if one[0] != other[0]]
+    return tuple(name for name in PATTERNS if any(name in pair for pair in found))
+
+
+def parse_equivalence(text: str) -> Equivalence:
+    """The equivalence that GLOB=REGEX writes, or GLOB=@NAME with the name of a built-in pattern. Raises UsageError."""
+    paths, sep, pattern = text.partition("=")
+    if not sep or not paths or not pattern:
+        raise UsageError(f"equivalence {text!r} is not of the form GLOB=REGEX")
+    if pattern.startswith("@"):
+        if pattern[1:] not in PATTERNS:
+            raise UsageError(
+                f"equivalence {text!r}: there is no built-in pattern {pattern[1:]!r}",
+                remedy=f"name one of {', '.join(PATTERNS)}, or write @ as \\@",
+            )
+        return Equivalence(paths, PATTERNS[pattern[1:]])
+    one = Equivalence(paths, pattern.encode("utf-8", "surrogateescape"))
+    _compiled(one)
+    return one
+
+
+def _compiled(one: Equivalence) -> re.Pattern[bytes]:
+    try:
+        pattern = re.compile(b"(?:%s)" % one.pattern)
+    except re.error as error:
+        raise UsageError(f"equivalence for {one.paths!r}: {one.pattern!r} is no regular expression: {error}") from error
+    if pattern.fullmatch(b"") is not None:
+        raise UsageError(f"equivalence for {one.paths!r}: {one.pattern!r} matches the empty text, and so everywhere")
+    return re.compile(one.pattern)
+
+
+def _between(pattern: re.Pattern[bytes], data: bytes) -> list[bytes]:
+    """The pieces of a content around the matches."""
+    pieces, at = [], 0
+    for match in pattern.finditer(data):
+        pieces.append(data[at : match.start()])
+        at = match.end()
+    return [*pieces, data[at:]]
+
+
+_ANY = re.compile(b"|".join(b"(?P<%s>%s)" % (name.encode(), pattern) for name, pattern in PATTERNS.items()))
