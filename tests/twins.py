@@ -79,7 +79,7 @@ def said(record: Record) -> tuple[object, ...]:
     """All that an action tells besides its layer."""
     outcome, left = record.outcome, record.handoff
     env = {name: value for name, value in left.env.items() if name not in UNTOLD}
-    return record.action.text, outcome.stdout, outcome.stderr, outcome.exit_code, outcome.signal, left.cwd, env
+    return record.action.text, outcome.stdout, outcome.stderr, outcome.exit_code, outcome.signal, left.cwd, left.umask, env
 
 
 def tree_of(session: Session, but: str = "^$") -> dict[str, tuple[object, ...]]:

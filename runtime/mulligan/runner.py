@@ -98,7 +98,7 @@ class Runner:
         footprint = fold_footprint(
             trace.events,
             layer.manifest,
-            LaunchContext({**launch.env, **action.env}, action.cwd or launch.cwd),
+            LaunchContext({**launch.env, **action.env}, action.cwd or launch.cwd, launch.umask),
             declared_reads=action.reads,
             declared_writes=action.writes,
             rootless=self.base.rootless,
@@ -107,7 +107,7 @@ class Runner:
         if unseen:  # whoever got a write past the tracer may have got a read past it, too
             because = (*footprint.incomplete_because, f"unseen_write: {unseen[0]}")
             footprint = replace(footprint, incomplete_because=because)
-        left = handoff(trace.events) if action.shell is not None else None
+        left = handoff(trace.events, launch.umask) if action.shell is not None else None
         outcome = trace.outcome
         if replay_of is not None:  # it stands in that slot's time, where the next repair must find it again
             slot = replay_of.outcome
@@ -137,7 +137,7 @@ class Runner:
                 if there is not None and there.entry.kind == "dir":
                     break
                 at = parent(at)
-        return left if at == left.cwd else LaunchContext(left.env, at)
+        return left if at == left.cwd else replace(left, cwd=at)
 
     def rematerialise(self, layer: Layer, below: Tree, under: Sequence[LayerId]) -> Layer:
         """The layer made again from its manifest for another state below it."""
@@ -181,7 +181,7 @@ class Runner:
 
 
 def handed_on(launch: LaunchContext, action: Action, left: LaunchContext | None) -> LaunchContext:
-    """What the next action starts with: exports and cwd of shell text, without what was set for this action only."""
+    """What the next action starts with: exports, cwd and umask of shell text, without what was set for this action only."""
     if left is None:
         return launch
     env = dict(left.env)
@@ -191,4 +191,4 @@ def handed_on(launch: LaunchContext, action: Action, left: LaunchContext | None)
             if name in launch.env:
                 env[name] = launch.env[name]
     cwd = launch.cwd if action.cwd is not None and left.cwd == action.cwd else left.cwd
-    return LaunchContext(env, cwd)
+    return LaunchContext(env, cwd, left.umask)

@@ -292,3 +292,21 @@ def test_row_43_overwriting_keeps_the_mode(begin: Callable[[str], History]) -> N
     report = h.repair(Replace(a, new), rerun=[new, "echo 2 > x"])
     assert report.ran == (a, b)
     assert h.session.run("stat -c %a x").stdout == "644\n"
+
+
+@pytest.mark.parametrize(("was", "now"), [("umask 022", "umask 077"), ("umask 027", "true"), ("true", "umask 0; cd d")])
+def test_row_46_the_umask_and_the_folder_are_handed_on(begin: Callable[[str], History], was: str, now: str) -> None:
+    """Who makes files, or asks for the umask, relies on the one that earlier actions left; who does neither is kept."""
+    h = begin("mkdir d; echo 1 > here; chmod 644 here; echo 1 > d/here")
+    history = [
+        was,
+        "echo 1 > made; mkdir folder; stat -c %a made folder",
+        "test -e /workspace/here",
+        "umask",
+        "mkfifo p; rm p",
+        "cat /workspace/here",
+    ]
+    a, b, c, d, e, f = h.run(*history)
+    report = h.repair(Replace(a, now), rerun=[now, *history[1:]])
+    assert report.ran == ((a, b, c, d, e, f) if "cd" in now else (a, b, d, e))
+    assert [record.handoff.umask for record in h.session.log()[1:7]] == [{"umask 077": 0o077, "true": 0o022}.get(now, 0)] * 6

@@ -76,7 +76,7 @@ statement = st.one_of(
     st.builds('[ "${}" ] && {}'.format, name, short),
     st.builds("unset {}".format, name),
     st.builds(f'{GUEST} w {{}} "$V"'.format, path),
-    st.sampled_from(["echo t/*", "unset V", "exit 3", "echo $V; pwd", "false"]),
+    st.sampled_from(["echo t/*", "unset V", "umask 077", "umask 022", "exit 3", "echo $V; pwd", "false"]),
 )
 shell = st.lists(statement, min_size=1, max_size=4).map("; ".join)
 command: st.SearchStrategy[Command] = st.one_of(program, program, shell)

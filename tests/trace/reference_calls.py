@@ -188,7 +188,7 @@ class Facts:
             return self._look_by_fd(call)
         for names, model in (
             (OPENS, self._open), (MAKES, self._make), (REMOVES, self._remove), (RENAMES, self._rename), (LINKS, self._link),
-            (ATTRIBUTES, self._attribute), (ATTRIBUTES_BY_FD, self._attribute_by_fd), (CREDENTIALS, self._credentials),
+            (ATTRIBUTES, self._attribute), (ATTRIBUTES_BY_FD, self._attribute_by_fd), (CREDENTIALS, self._credentials), ({"umask"}, self._umask),
             ({"getdents", "getdents64"}, self._list), ({"truncate"}, self._truncate), ({"execve", "execveat"}, self._exec),
             ({"connect", "bind", "sendto", "sendmsg"}, self._address),
         ):  # fmt: skip
@@ -341,6 +341,10 @@ class Facts:
         result = yield
         if result == 0 and found.what == OBJECT:
             self.say("META", found.path, ATTRIBUTES_BY_FD[call.name])
+
+    def _umask(self, _: Call) -> Model:
+        self.say("UMASK")
+        yield
 
     def _credentials(self, _: Call) -> Model:
         result = yield

@@ -94,4 +94,5 @@ def test_failed_exec_carries_environment(run_guest: Callable[[str], Trace]) -> N
         ("absent", (b"absent",), "/workspace"),
         ("plain", (b"absent",), "/workspace"),
     ]
+    assert [event.umask for event in failed] == [0o022, 0o022]
     assert all(any(line.startswith(b"PATH=") for line in event.env) for event in failed)

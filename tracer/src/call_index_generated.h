@@ -94,7 +94,7 @@
 [92] = {"chown", DECODE_ATTR, true, false, -1, 0, -1, -1, -1, META_OWNER},
 [93] = {"fchown", DECODE_ATTR_FD, true, false, -1, 0, -1, -1, -1, META_OWNER},
 [94] = {"lchown", DECODE_ATTR, true, true, -1, 0, -1, -1, -1, META_OWNER},
-[95] = {"umask", DECODE_NONE, false, false, -1, -1, -1, -1, -1, 0},
+[95] = {"umask", DECODE_UMASK, false, false, -1, -1, -1, -1, -1, 0},
 [96] = {"gettimeofday", DECODE_NONE, false, false, -1, -1, -1, -1, -1, 0},
 [97] = {"getrlimit", DECODE_NONE, false, false, -1, -1, -1, -1, -1, 0},
 [98] = {"getrusage", DECODE_NONE, false, false, -1, -1, -1, -1, -1, 0},

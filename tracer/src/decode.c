@@ -30,6 +30,14 @@ static enum after credentials_enter(struct tracer *t, struct task *task)
 	return AFTER_WANTS_EXIT;
 }
 
+/* Whoever sets the mask also learns what it was. */
+static enum after umask_enter(struct tracer *t, struct task *task)
+{
+	(void)task;
+	out_umask(t->out);
+	return AFTER_CONTINUE;
+}
+
 static const struct decoder_halves decoders[DECODER_COUNT] = {
 	[DECODE_LOOK] = { look_enter, NULL, false },
 	[DECODE_LOOK_FD] = { look_fd_enter, NULL, false },
@@ -53,6 +61,7 @@ static const struct decoder_halves decoders[DECODER_COUNT] = {
 	[DECODE_AFFINITY_GET] = { affinity_get_enter, NULL, false },
 	[DECODE_AFFINITY_SET] = { affinity_set_enter, NULL, false },
 	[DECODE_CREDENTIALS] = { credentials_enter, credentials_leave, false },
+	[DECODE_UMASK] = { umask_enter, NULL, false },
 };
 
 const struct call_row *call_find(uint64_t number)

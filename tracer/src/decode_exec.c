@@ -276,6 +276,22 @@ enum after exec_enter(struct tracer *t, struct task *task)
 	return AFTER_WANTS_EXIT;
 }
 
+/* The mask that a task makes files with, or -1 (proc_pid_status(5): Umask, second line). */
+static int umask_of(const struct tracer *t, const struct task *task)
+{
+	char name[32], text[512];
+	unsigned mask;
+
+	snprintf(name, sizeof name, "%d/status", task->tid);
+	cleanup_fd int fd = openat(t->proc_fd, name, O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? -1 : RETRY(read(fd, text, sizeof text - 1));
+	if (len <= 0)
+		return -1;
+	text[len] = '\0';
+	const char *line = strstr(text, "\nUmask:\t"); /* a name has its newlines escaped */
+	return line && sscanf(line, "\nUmask:\t%o", &mask) == 1 ? (int)(mask & 0777) : -1;
+}
+
 static void report(struct tracer *t, struct task *task, int error)
 {
 	const struct exec_call *exec = task->pending.exec;
@@ -292,6 +308,7 @@ static void report(struct tracer *t, struct task *task, int error)
 				 .env = exec->env.bytes == NULL ? "" : exec->env.bytes,
 				 .env_len = exec->env.len,
 				 .error = error,
+				 .umask = error ? umask_of(t, task) : -1,
 			 });
 }
 

@@ -116,7 +116,7 @@ static int prepare(const struct spec *spec, const struct ids *ids, int *channel,
         if (failed)
                 _exit(1); /* T is gone or gave up: nobody to tell */
         setsid(); /* a session without a terminal: TIOCSTI has nothing to push into. It fails for a leader only */
-        umask(022);
+        umask(spec->umask);
         reset_signals();
         failed = take_identity(spec, ids, failure);
         if (!failed)

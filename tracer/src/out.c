@@ -264,6 +264,8 @@ static uint32_t blob(struct out *out, const char *bytes, size_t len)
 	return id;
 }
 
+enum { NO_UMASK = 01000 };
+
 void out_exec(struct out *out, const struct out_exec *exec)
 {
 	uint32_t argv = blob(out, exec->argv, exec->argv_len);
@@ -271,7 +273,7 @@ void out_exec(struct out *out, const struct out_exec *exec)
 
 	announce(out, exec->path);
 	announce(out, exec->cwd);
-	if (!begin(out, EV_EXEC, 7))
+	if (!begin(out, EV_EXEC, 8))
 		return;
 	msgpack_uint(&out->frame, (uint64_t)exec->tid);
 	msgpack_uint(&out->frame, exec->path);
@@ -279,6 +281,7 @@ void out_exec(struct out *out, const struct out_exec *exec)
 	msgpack_uint(&out->frame, env);
 	msgpack_uint(&out->frame, exec->cwd);
 	msgpack_uint(&out->frame, (uint64_t)exec->error);
+	msgpack_uint(&out->frame, exec->umask < 0 ? NO_UMASK : (uint64_t)exec->umask);
 }
 
 /* True the first time this frame tail (the event just written from `start`) appears; else it is taken back. */
@@ -313,6 +316,12 @@ void out_credentials(struct out *out, int tid)
 {
 	if (begin(out, EV_CREDENTIALS, 2))
 		msgpack_uint(&out->frame, (uint64_t)tid);
+}
+
+void out_umask(struct out *out)
+{
+	if (begin(out, EV_UMASK, 1))
+		only_once(out, out->frame.len - 2);
 }
 
 void out_killed(struct out *out, int pid, const char *name, size_t len)

@@ -45,6 +45,7 @@ struct out_exec {
 	const char *env;
 	size_t env_len;
 	int error; /* positive errno, 0 when it ran */
+	int umask; /* of the caller, when it did not run; -1 for not asked */
 };
 void out_exec(struct out *out, const struct out_exec *exec);
 
@@ -59,6 +60,8 @@ struct out_connect {
 /* A repeated one is left out. */
 void out_connect(struct out *out, const struct out_connect *connect);
 void out_credentials(struct out *out, int tid);
+/* Once. */
+void out_umask(struct out *out);
 void out_killed(struct out *out, int pid, const char *name, size_t len);
 /* Each (reason, detail) once. */
 void out_incomplete(struct out *out, const char *reason, const char *detail, size_t len);

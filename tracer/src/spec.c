@@ -284,6 +284,15 @@ static int op_uid(struct spec *spec, const char *const *argument, struct spec_er
         return failed;
 }
 
+static int op_umask(struct spec *spec, const char *const *argument, struct spec_error *error)
+{
+        uint64_t mask = 0;
+        int failed = parse_number(argument[0], 8, 0777, &mask, error);
+
+        spec->umask = (mode_t)mask;
+        return failed;
+}
+
 /* Adds `text` to a list that always has room for the final NULL. */
 static int add_string(const char ***list, size_t *count, const char *text, struct spec_error *error)
 {
@@ -355,7 +364,7 @@ static const struct operation {
         {"ro-bind", 2, op_ro_bind}, {"tmpfs", 3, op_tmpfs},       {"proc", 1, op_proc},     {"dev", 1, op_dev},
         {"hostname", 1, op_hostname}, {"rlimit", 3, op_rlimit}, {"cwd", 1, op_cwd},         {"uid", 2, op_uid},
         {"arg", 1, op_arg},         {"env", 1, op_env},           {"walk", 1, op_walk},     {"trace", 1, op_trace},
-        {"end", 0, op_end},
+        {"umask", 1, op_umask},     {"end", 0, op_end},
 };
 
 static const struct operation *find_operation(const char *name)
@@ -428,7 +437,7 @@ int spec_parse(struct spec *spec, char *buffer, size_t size, struct spec_error *
         bool first = true;
         int failed = 0;
 
-        *spec = (struct spec){.buffer = buffer, .size = size};
+        *spec = (struct spec){.buffer = buffer, .size = size, .umask = 022};
         *error = (struct spec_error){.operation = "spec"};
         if (!size)
                 return refuse(error, "the specification is empty");

@@ -50,6 +50,7 @@ struct spec {
 
         const char *hostname;
         const char *cwd;
+        mode_t umask;
         uid_t uid; /* inside */
         gid_t gid;
 

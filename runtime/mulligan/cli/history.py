@@ -71,10 +71,11 @@ def status_word(record: Record) -> str:
 
 
 def handed_on(record: Record) -> dict[str, str | None]:
-    """What the action changed of the environment (None: unset it) and working directory (PWD) that the next one gets."""
+    """What the action changed of the environment (None: unset it), working directory (PWD) and umask that the next one gets."""
     before, after = record.launch.env, record.handoff.env
     out = {name: after.get(name) for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-    return {**out, "PWD": record.handoff.cwd} if record.handoff.cwd != record.launch.cwd else out
+    out |= {"PWD": record.handoff.cwd} if record.handoff.cwd != record.launch.cwd else {}
+    return {**out, "umask": f"{record.handoff.umask:04o}"} if record.handoff.umask != record.launch.umask else out
 
 
 @click.command("show", epilog=example("mulligan show a3 --json"))
@@ -104,6 +105,7 @@ def show_command(
 def _show(record: Record, paths_shown: int) -> None:
     from mulligan.cli.jsonview import PATH_SETS  # noqa: PLC0415 - not needed for --help
     from mulligan.cli.render import block, echo, escape, milliseconds  # noqa: PLC0415
+    from mulligan.model.action import USUAL_UMASK  # noqa: PLC0415
 
     outcome, footprint = record.outcome, record.footprint
     head = [
@@ -111,6 +113,7 @@ def _show(record: Record, paths_shown: int) -> None:
         ("what", record.action.text),
         ("labels", " ".join(record.action.labels)),
         ("cwd", footprint.launch_cwd),
+        ("umask", f"{record.launch.umask:04o}" if record.launch.umask != USUAL_UMASK else ""),
         ("status", f"{status_word(record)} after {milliseconds(outcome.duration_ms)}, at most {outcome.max_rss_kib} KiB"),
         ("killed", " ".join(outcome.killed_at_end)),
         ("incomplete", "; ".join(footprint.incomplete_because)),

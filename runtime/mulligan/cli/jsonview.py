@@ -114,6 +114,7 @@ def show_json(record: Record) -> Json:
         "outcome": _outcome(record.outcome),
         **_outputs(record),
         "footprint": _footprint(record.footprint),
+        "umask": f"{record.launch.umask:04o}",
         "layer": record.layer_id,
     }
 

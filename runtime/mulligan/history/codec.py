@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import msgspec
 
 from mulligan.errors import StoreError
-from mulligan.model.action import Action, ActionKind, LaunchContext, Outcome
+from mulligan.model.action import USUAL_UMASK, Action, ActionKind, LaunchContext, Outcome
 from mulligan.model.events import Connect
 from mulligan.model.footprint import Footprint, Principal
 from mulligan.model.ids import ActionId, raw_path
@@ -34,6 +34,7 @@ _T = TypeVar("_T")
 class _Launch(msgspec.Struct, array_like=True, frozen=True):
     env: dict[bytes, bytes]
     cwd: bytes
+    umask: int = USUAL_UMASK
 
 
 class _Action(msgspec.Struct, array_like=True, frozen=True):
@@ -82,6 +83,7 @@ class _Footprint(msgspec.Struct, array_like=True, frozen=True):
     incomplete_because: list[bytes]
     words: bytes = b""
     lists_env: list[bytes] = msgspec.field(default_factory=lambda: [b"it was recorded by an older version"])
+    uses_umask: bool = True
 
 
 class _Entry(msgspec.Struct, array_like=True, frozen=True):
@@ -282,11 +284,11 @@ def _maybe_text(raw: bytes | None) -> str | None:
 
 
 def _stored_launch(launch: LaunchContext) -> _Launch:
-    return _Launch(_raw_env(launch.env), raw_path(launch.cwd))
+    return _Launch(_raw_env(launch.env), raw_path(launch.cwd), launch.umask)
 
 
 def _launch(stored: _Launch) -> LaunchContext:
-    return LaunchContext(_text_env(stored.env), _text(stored.cwd))
+    return LaunchContext(_text_env(stored.env), _text(stored.cwd), stored.umask)
 
 
 def _stored_action(action: Action) -> _Action:
@@ -372,6 +374,7 @@ def _stored_footprint(footprint: Footprint) -> _Footprint:
         principal=footprint.principal,
         words=_joined(sorted(footprint.words)),
         lists_env=_raw_list(footprint.lists_env),
+        uses_umask=footprint.uses_umask,
         incomplete_because=_raw_list(footprint.incomplete_because),
     )
 
@@ -390,6 +393,7 @@ def _footprint(stored: _Footprint) -> Footprint:
         principal=stored.principal,
         words=frozenset(_split(stored.words)),
         lists_env=_text_tuple(stored.lists_env),
+        uses_umask=stored.uses_umask,
         incomplete_because=_text_tuple(stored.incomplete_because),
     )
 

@@ -108,6 +108,8 @@ class _Writers:
                 self._env[name] = record.id
         if record.launch.cwd != record.handoff.cwd:
             self._env["PWD"] = record.id
+        if record.launch.umask != record.handoff.umask:
+            self._env["=umask"] = record.id
 
     def of(self, key: Key) -> list[str]:
         """Who set the key: one writer, or for a listing all whose names it shows or lacks; `base` when nobody did.
@@ -145,8 +147,8 @@ class _Writers:
 
     def _beside_files(self, record: Record) -> Iterator[Reliance]:
         if record.action.kind == "run":
-            for name in sorted({*record.launch.env, "PWD"} - set(record.action.env)):
-                if name in self._env:
+            for name in sorted({*record.launch.env, "PWD", "=umask"} - set(record.action.env)):
+                if name in self._env and (name != "=umask" or record.footprint.uses_umask):
                     yield Reliance(self._env[name], record.id, Key(ENV, name))
         for key in map(parse_key, record.footprint.declared_reads):
             if key.kind != ENV:
@@ -306,6 +308,8 @@ def _of_variable(records: Sequence[Record], name: str) -> Why:
 
 
 def _value(launch: LaunchContext, name: str) -> str | None:
+    if name == "=umask":
+        return f"{launch.umask:04o}"
     return launch.cwd if name == "PWD" else launch.env.get(name)
 
 

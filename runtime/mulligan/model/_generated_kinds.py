@@ -25,6 +25,7 @@ EXEC: Final = 30
 CONNECT: Final = 31
 CREDENTIALS: Final = 32
 KILLED: Final = 33
+UMASK: Final = 34
 INCOMPLETE: Final = 40
 ENTRY: Final = 50
 END: Final = 60

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mulligan.model.ids import ActionId
 
+USUAL_UMASK: Final = 0o022
 EMPTY_ENV: Mapping[str, str] = MappingProxyType({})
 
 ActionKind = Literal["run", "patch"]
@@ -48,10 +49,11 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class LaunchContext:
-    """What an action is launched with from the state: the environment and working directory that earlier actions left."""
+    """What an action is launched with from the state: the variables, working directory and umask that earlier actions left."""
 
     env: Mapping[str, str] = field(default_factory=lambda: EMPTY_ENV)
     cwd: str = "/workspace"
+    umask: int = USUAL_UMASK
 
 
 @dataclass(frozen=True, slots=True)

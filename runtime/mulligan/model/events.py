@@ -131,6 +131,7 @@ class Exec(NamedTuple):
     env: tuple[bytes, ...]
     cwd: str
     errno: int
+    umask: int | None = None  # the caller's, told when the exec failed
 
 
 class Connect(NamedTuple):
@@ -149,6 +150,10 @@ class Credentials(NamedTuple):
     tid: int
 
 
+class Umask(NamedTuple):
+    """A process set the mask that it makes files with, and so learnt what it had been."""
+
+
 class Killed(NamedTuple):
     """A process outlived the command and was killed at the boundary."""
 
@@ -165,7 +170,7 @@ class Incomplete(NamedTuple):
 
 Event = (
     Read | Stat | Probe | Missed | Link | List | XattrRead | Create | Write | Mkdir | Remove | Rename | Hardlink | Symlink
-    | Mknod | Meta | Exec | Connect | Credentials | Killed | Incomplete
+    | Mknod | Meta | Exec | Connect | Credentials | Umask | Killed | Incomplete
 )  # fmt: skip
 
 EntryKind = Literal["file", "dir", "link", "fifo", "sock", "char", "block", "whiteout"]

@@ -17,7 +17,7 @@ import errno as errnos
 import re
 from typing import TYPE_CHECKING, assert_never
 
-from mulligan.model.action import LaunchContext
+from mulligan.model.action import USUAL_UMASK, LaunchContext
 from mulligan.model.events import (
     Connect,
     Create,
@@ -39,6 +39,7 @@ from mulligan.model.events import (
     Rename,
     Stat,
     Symlink,
+    Umask,
     Write,
     XattrRead,
 )  # fmt: skip
@@ -167,6 +168,7 @@ def fold_footprint(
         principal="any" if seen.credentials else "owner" if rootless else "root",
         words=frozenset(word.decode() for word in seen.words),
         lists_env=tuple(seen.lists_env),
+        uses_umask=seen.umask,
         incomplete_because=tuple(dict.fromkeys(seen.incomplete)),
     )
 
@@ -195,6 +197,7 @@ class _Sight:
         self.credentials = False
         self.words: set[bytes] = set()
         self.lists_env: dict[str, None] = {}
+        self.umask = False
         self._told: set[tuple[bytes, ...]] = set()
         self._plain: dict[type, set[str]] = {
             Read: self.saw, Stat: self.stats, Probe: self.probed, Missed: self.missed,
@@ -206,8 +209,8 @@ class _Sight:
         if isinstance(event, (Read, Stat, Probe, Missed, Link, List, XattrRead)) and self._is_plain(event):
             if is_state(event.path):
                 self._plain[type(event)].add(event.path)
-            elif isinstance(event, Read) and _TELLS_ENV.fullmatch(event.path):
-                self.lists_env[f"{event.path} was read"] = None
+            elif isinstance(event, Read):
+                self._read_of_process(event.path)
             return
         match event:
             case Exec():
@@ -218,6 +221,8 @@ class _Sight:
                 self.incomplete.append(f"{reason}: {detail}" if detail else reason)
             case Credentials():
                 self.credentials = True
+            case Umask():
+                self.umask = True
             case Killed():
                 pass
             case Read() | Stat() | Probe() | Missed() | Link() | List() | XattrRead():
@@ -229,6 +234,12 @@ class _Sight:
                     self.own.apply(event)
             case _:
                 assert_never(event)
+
+    def _read_of_process(self, path: str) -> None:
+        if _TELLS_ENV.fullmatch(path):
+            self.lists_env[f"{path} was read"] = None
+        elif path.startswith("/proc/") and path.endswith("/status"):
+            self.umask = True
 
     def _is_plain(self, event: Read | Stat | Probe | Missed | Link | List | XattrRead) -> bool:
         """Whether what was seen is what was there before the action, and is told by the set of its kind."""
@@ -267,6 +278,7 @@ class _Sight:
         """What the mutation itself observes, before it is applied (the tracer reports most of it already)."""
         match event:
             case Create(path) | Mkdir(path) | Symlink(path) | Mknod(path):
+                self.umask = True
                 found, origin = self.own.where(path)
                 if found is None and origin is not None:
                     self.missed.add(origin)
@@ -347,8 +359,11 @@ class _Sight:
             self.lists_env[because] = None
 
 
-def handoff(events: Iterable[Event]) -> LaunchContext | None:
-    """What the shell handed on at its end: its exported variables and its working directory. None: it did not get there."""
+def handoff(events: Iterable[Event], umask: int = USUAL_UMASK) -> LaunchContext | None:
+    """What the shell handed on at its end: its exported variables, its working directory and its umask.
+
+    None: it did not get there. `umask` is what it was launched with, for a tracer that could not read it.
+    """
     last = None
     for event in events:
         if isinstance(event, Exec) and event.path == HANDOFF_PROGRAM:
@@ -360,7 +375,7 @@ def handoff(events: Iterable[Event]) -> LaunchContext | None:
         name, sep, value = guest_path(item).partition("=")
         if sep and name and name not in NEVER_HANDED_ON:
             env[name] = value
-    return LaunchContext(env, last.cwd)
+    return LaunchContext(env, last.cwd, umask if last.umask is None else last.umask)
 
 
 def check_writes(events: Iterable[Event], raw: Iterable[RawEntry]) -> list[str]:

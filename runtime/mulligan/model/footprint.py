@@ -42,6 +42,7 @@ class Footprint:
     linked: symlink targets. xattrs: extended attributes. overwrote: existing files written to (their link group and mode
     matter). executed: programs. wrote/removed: from the layer. connected: peers. principal: whose permissions applied.
     words: names in the arguments of the programs that it started. lists_env: why it may have seen every variable.
+    uses_umask: it made something, or asked for the mask to make it with.
     """
 
     saw: frozenset[str] = frozenset()
@@ -63,6 +64,7 @@ class Footprint:
     principal: Principal = "root"
     words: frozenset[str] = frozenset()
     lists_env: tuple[str, ...] = ()
+    uses_umask: bool = False
     incomplete_because: tuple[str, ...] = ()
 
     @property

@@ -23,7 +23,7 @@ from mulligan.model.tree import touched_kinds
 from mulligan.repair.dirty import Causes, Dirty
 from mulligan.repair.hints import find_hints
 from mulligan.repair.schedule import patch_path
-from mulligan.repair.walk import MAX_WITNESSES, WORKING_FOLDER, Pass, unit_reason
+from mulligan.repair.walk import MAX_WITNESSES, UMASK, WORKING_FOLDER, Pass, unit_reason
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -205,7 +205,7 @@ class _Forecast:
         because += [Reason("reads_rewritten", str(key), self._causes.of(key, self._maybe)) for key in hits]
         if not self._told:
             return because
-        launched = {*record.launch.env, WORKING_FOLDER} - set(record.action.env)
+        launched = {*record.launch.env, WORKING_FOLDER, UMASK} - set(record.action.env)
         if record.action.kind == "run":
             keys = (Key(ENV, name) for name in sorted(launched))
             told = [key for key in keys if key in self._told and self._walk.reads(record, key.name)]
@@ -231,6 +231,8 @@ class _Forecast:
                 self._told[Key(ENV, name)] = record.id
         if record.launch.cwd != record.handoff.cwd:
             self._told[Key(ENV, WORKING_FOLDER)] = record.id
+        if record.launch.umask != record.handoff.umask:
+            self._told[Key(ENV, UMASK)] = record.id
         for text in record.footprint.declared_writes:
             self._told[parse_key(text)] = record.id
 

@@ -165,8 +165,10 @@ class Replay:
             layer = self._workshop.rematerialise(layer, self._walk.tree, tuple(self._below))
         launch = self._walk.launch
         self._walk.keep(slot, layer)
-        if layer.id != record.layer.id or self._walk.launch != record.handoff:
-            changed = replace(record, layer=layer, launch=launch, handoff=self._walk.launch)
+        if (layer.id, launch, self._walk.launch) != (record.layer.id, record.launch, record.handoff):
+            env = {**launch.env, **record.action.env}
+            footprint = replace(record.footprint, launch_env=env, launch_cwd=record.action.cwd or launch.cwd)
+            changed = replace(record, layer=layer, launch=launch, handoff=self._walk.launch, footprint=footprint)
             record = replace(changed, record_id=NEW, revision=record.revision + 1)
         self._append(_marked_stale(record) if step.because else record)
 

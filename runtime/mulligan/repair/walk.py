@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 MAX_WITNESSES = 16
 WORKING_FOLDER = "PWD"
+UMASK = "=umask"  # no variable's name holds an equals sign
 NOTES: dict[type[Change], str] = {Replace: "replaced", Rerun: "asked to run again", Drop: "dropped", Patch: "patched"}
 
 
@@ -276,7 +277,13 @@ class Pass:
 
     def reads(self, record: Record, name: str) -> bool:
         """Whether the action of the slot that the walk stands at counts as having read this part of its launch context."""
-        if name == WORKING_FOLDER or self._reads_variable is None or str(Key(ENV, name)) in record.footprint.declared_reads:
+        if name == UMASK and record.footprint.complete and self.policy.env_reads == "lazy":
+            return record.footprint.uses_umask
+        if (
+            name in (WORKING_FOLDER, UMASK)
+            or self._reads_variable is None
+            or str(Key(ENV, name)) in record.footprint.declared_reads
+        ):
             return True
         return self._reads_variable(record, name, self._old)
 
@@ -347,7 +354,7 @@ def find_misfit(manifest: Manifest, tree: Tree) -> str:
 
 
 def launch_differences(record: Record, now: LaunchContext) -> list[str]:
-    """The launch variables that differ now and that the action may have relied on; PWD is the working folder.
+    """The launch variables that differ now and that the action may have relied on; PWD is the working folder, =umask the umask.
 
     What was set for the action alone hides what it would have been launched with, unless it may have handed that on: a shell
     that sets a variable, or goes to a folder, to the very value it had before tells nothing by it.
@@ -366,7 +373,8 @@ def _differing(a: LaunchContext, b: LaunchContext) -> list[str]:
     env_a: Mapping[str, str] = a.env
     env_b: Mapping[str, str] = b.env
     names = [name for name in sorted(env_a.keys() | env_b.keys()) if env_a.get(name) != env_b.get(name)]
-    return names if a.cwd == b.cwd else [*names, WORKING_FOLDER]
+    names += [WORKING_FOLDER] if a.cwd != b.cwd else []
+    return names if a.umask == b.umask else [*names, UMASK]
 
 
 def _rebased(launch: LaunchContext, record: Record) -> LaunchContext:
@@ -378,7 +386,8 @@ def _rebased(launch: LaunchContext, record: Record) -> LaunchContext:
     before, after = record.launch, record.handoff
     env = {name: value for name, value in launch.env.items() if name in after.env or name not in before.env}
     env |= {name: value for name, value in after.env.items() if before.env.get(name) != value}
-    return LaunchContext(env, launch.cwd if before.cwd == after.cwd else after.cwd)
+    cwd = launch.cwd if before.cwd == after.cwd else after.cwd
+    return LaunchContext(env, cwd, launch.umask if before.umask == after.umask else after.umask)
 
 
 def _base_witnesses(footprint: Footprint, changed: frozenset[str]) -> list[Reason]:

@@ -99,9 +99,12 @@ class _Decoder:
             26: lambda e: ev.Symlink(paths[e[1]]),
             27: lambda e: ev.Mknod(paths[e[1]]),
             28: lambda e: ev.Meta(paths[e[1]], MetaWhat(e[2])),
-            30: lambda e: ev.Exec(e[1], paths[e[2]], self._blob(e[3]), self._blob(e[4]), paths[e[5]], e[6]),
+            30: lambda e: ev.Exec(
+                e[1], paths[e[2]], self._blob(e[3]), self._blob(e[4]), paths[e[5]], e[6], e[7] if e[7] <= _MASK else None
+            ),
             31: lambda e: ev.Connect(_OPS[e[1]], e[2], _text(e[3]), e[4], e[5]),
             32: lambda e: ev.Credentials(e[1]),
+            34: lambda _: ev.Umask(),
             33: lambda e: ev.Killed(e[1], _text(e[2])),
             40: lambda e: ev.Incomplete(e[1], _text(e[2])),
         }
@@ -133,6 +136,7 @@ class _Decoder:
         )
 
 
+_MASK: Final = 0o777
 _OPS: Final[dict[int, Literal["connect", "bind", "send"]]] = {0: "connect", 1: "bind", 2: "send"}
 
 

@@ -11,8 +11,9 @@ from mulligan.errors import UsageError
 from mulligan.model.ids import raw_path, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from mulligan.model.action import LaunchContext
     from mulligan.sandbox.base import Base
     from mulligan.sandbox.limits import Limits
 
@@ -37,12 +38,12 @@ def build_mounts(base: Base, lowers: Sequence[str], upper: str, work: str) -> li
     return ops
 
 
-def build_command(base: Base, limits: Limits, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> list[Op]:
+def build_command(base: Base, limits: Limits, argv: Sequence[str], launch: LaunchContext) -> list[Op]:
     """The operations that say what runs, as whom, within which limits."""
     ops: list[Op] = [("rlimit", name, value, value) for name, value in limits.rlimits()]
-    ops += [("cwd", cwd), ("uid", str(base.ids.uid), str(base.ids.gid))]
+    ops += [("cwd", launch.cwd), ("umask", f"0{launch.umask:o}"), ("uid", str(base.ids.uid), str(base.ids.gid))]
     ops += [("arg", argument) for argument in argv]
-    ops += [("env", f"{name}={value}") for name, value in sorted(env.items())]  # in one order, whoever set them
+    ops += [("env", f"{name}={value}") for name, value in sorted(launch.env.items())]  # in one order, whoever set them
     return ops
 
 

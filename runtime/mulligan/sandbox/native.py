@@ -59,10 +59,10 @@ class NativeSandbox:
             message = f"the history has {len(lowers)} layers with changes, and the kernel stacks at most {MAX_LOWERS}"
             raise HostError(message, remedy="commit the result and start a new session from it")
         layer.dress_root(stack.root())
-        env = {**launch.env, **action.env}
+        launch = replace(launch, env={**launch.env, **action.env}, cwd=action.cwd or launch.cwd)
         base = replace(self.base, binds=tuple(bind for bind in self.base.binds if os.path.exists(bind[0])))
         ops = build_mounts(base, lowers, str(layer.upper), str(layer.work))
-        ops += build_command(self.base, self.limits, self.argv(action), env, action.cwd or launch.cwd)
+        ops += build_command(self.base, self.limits, self.argv(action), launch)
         ids = self.base.ids
         owner = None if ids.rootless else (ids.on_disk(ids.uid), ids.on_disk(ids.gid))
         streams = Streams(on_stdout=on_stdout, on_stderr=on_stderr, owner=owner)

@@ -34,7 +34,7 @@ def test_every_event_is_decoded() -> None:
     paths: list[list[object]] = [[1, 0, b"/a"], [1, 1, b"/b"], [1, 2, b"/w"], [2, 0, b"sh\0-c\0\0x"], [2, 1, b"A=1\0B="]]
     wire: list[list[object]] = [
         [10, 0], [11, 0, 1], [12, 0], [13, 0], [14, 0], [15, 0], [16, 0], [20, 0], [21, 0, 1], [22, 0], [23, 0], [24, 0, 1, 1],
-        [25, 0, 1], [26, 0], [27, 0], [28, 0, 5], [30, 7, 0, 0, 1, 2, 2], [31, 0, "inet", b"1.2.3.4", 80, 111], [32, 7],
+        [25, 0, 1], [26, 0], [27, 0], [28, 0, 5], [30, 7, 0, 0, 1, 2, 2, 0o1000], [31, 0, "inet", b"1.2.3.4", 80, 111], [32, 7], [34],
         [33, 9, b"sleep"], [40, "unmodelled", b"call"],
     ]  # fmt: skip
     assert decode(*paths, *wire) == [
@@ -42,7 +42,7 @@ def test_every_event_is_decoded() -> None:
         ev.XattrRead("/a"), ev.Create("/a"), ev.Write("/a", truncated=True), ev.Mkdir("/a"), ev.Remove("/a"),
         ev.Rename("/a", "/b", exchange=True), ev.Hardlink("/a", "/b"), ev.Symlink("/a"), ev.Mknod("/a"),
         ev.Meta("/a", MetaWhat.MODE | MetaWhat.TIMES), ev.Exec(7, "/a", (b"sh", b"-c", b"", b"x"), (b"A=1", b"B="), "/w", 2),
-        ev.Connect("connect", "inet", "1.2.3.4", 80, 111), ev.Credentials(7), ev.Killed(9, "sleep"),
+        ev.Connect("connect", "inet", "1.2.3.4", 80, 111), ev.Credentials(7), ev.Umask(), ev.Killed(9, "sleep"),
         ev.Incomplete("unmodelled", "call"),
     ]  # fmt: skip
 

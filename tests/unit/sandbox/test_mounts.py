@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.errors import UsageError
+from mulligan.model.action import LaunchContext
 from mulligan.model.ids import LayerId
 from mulligan.sandbox.base import Base
 from mulligan.sandbox.ids import IdMap
@@ -16,21 +17,24 @@ ROOT = Base("host", LayerId("base-1"), (("/usr/x", "/usr/x"), ("/usr", "/usr")),
 
 def test_the_set_up_begins_with_the_version_and_ends_with_end() -> None:
     """Operations are NUL-terminated fields, in the order in which they are to be done."""
-    ops = build_mounts(ROOT, ["/top", "/low"], "/upper", "/work") + build_command(ROOT, Limits(), ["sh", ""], {"A": "1"}, "/w")
+    ops = build_mounts(ROOT, ["/top", "/low"], "/upper", "/work") + build_command(
+        ROOT, Limits(), ["sh", ""], LaunchContext({"A": "1"}, "/w", 7)
+    )
     spec = build_spec(ops)
     fields = spec.decode().split("\0")
     assert fields[:6] == ["version", "1", "idmap", "0", "100000", "65536"]
     assert fields[-6:] == ["walk", "1", "trace", "1", "end", ""]
     assert spec.index(b"lower\0/top") < spec.index(b"lower\0/low") < spec.index(b"upper\0/upper\0/work\0")
     assert spec.index(b"ro-bind\0/usr\0/usr\0") < spec.index(b"ro-bind\0/usr/x\0/usr/x\0")
+    assert b"cwd\0/w\0umask\x0007\0" in spec
     assert b"arg\0sh\0arg\0\0env\0A=1\0" in spec
 
 
 def test_arguments_keep_their_bytes() -> None:
     """Arguments that are not UTF-8 reach the program as they are; a NUL can't be passed, and is said."""
-    assert b"arg\0a\xff\nb\0" in build_spec(build_command(ROOT, Limits(), ["a\udcff\nb"], {}, "/"))
+    assert b"arg\0a\xff\nb\0" in build_spec(build_command(ROOT, Limits(), ["a\udcff\nb"], LaunchContext()))
     with pytest.raises(UsageError, match="NUL"):
-        build_spec(build_command(ROOT, Limits(), ["a\0b"], {}, "/"))
+        build_spec(build_command(ROOT, Limits(), ["a\0b"], LaunchContext()))
 
 
 def test_limits_never_exceed_what_this_process_may_have() -> None:
