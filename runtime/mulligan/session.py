@@ -401,8 +401,8 @@ class Session:
     def _bottom_layers(self) -> list[Layer]:
         return [self._store.journal.layer(i) for i in self._bottom]
 
-    def _layer_ids(self, head: int) -> list[LayerId]:
-        return [*self._bottom, *self._store.journal.layer_ids(head)]
+    def _layer_ids(self, head: int) -> tuple[LayerId, ...]:
+        return (*self._bottom, *self._store.journal.layer_ids(head))
 
     def _stack_at(self, head: int) -> Stack:
         return self._runner.stack(self._layer_ids(head))

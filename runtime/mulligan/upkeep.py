@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mulligan.history.store import Store, default_home
+from mulligan.sandbox.blocks import COMPOSITE
 from mulligan.sandbox.layer import LayerStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
+
+    from mulligan.model.ids import LayerId
 
 
 def remove(name: str, home: Path | None = None, on_wait: Callable[[], None] | None = None) -> None:
@@ -42,12 +45,30 @@ def sessions(home: Path | None = None) -> list[SessionInfo]:
 
 
 @dataclass(frozen=True, slots=True)
-class GcReport:
-    """What gc freed: layers and records that no session reaches, and their bytes on disk."""
+class Freed:
+    """So many of one kind: "layers" that no session reaches, "composites" that no history uses, "orphans" of killed work."""
 
-    layers: int
-    records: int
+    kind: Literal["layers", "composites", "orphans"]
+    count: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GcReport:
+    """What gc freed, by kind, and how many records of actions that no session reaches."""
+
+    freed: tuple[Freed, ...]
+    records: int
+
+    @property
+    def layers(self) -> int:
+        """How many folders went, of all kinds."""
+        return sum(one.count for one in self.freed)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes on disk that they took."""
+        return sum(one.bytes for one in self.freed)
 
 
 def gc(home: Path | None = None, on_wait: Callable[[], None] | None = None, *, dry_run: bool = False) -> GcReport:
@@ -56,13 +77,29 @@ def gc(home: Path | None = None, on_wait: Callable[[], None] | None = None, *, d
         layers = LayerStore(store.home / "layers")
         collected = store.journal.collect(dry_run=dry_run)
         known = store.journal.live_layers() - collected.layers
-        freed = 0
-        gone = layers.orphans(known)
-        for layer in gone:
-            freed += layers.disk_bytes(layer)
-            if not dry_run:
-                layers.remove(layer)
+        report = GcReport(_free(layers, known | _composites_in_use(store, layers), dry_run=dry_run), collected.records)
         layers.settle()
         if not dry_run:
             store.tidy()
-        return GcReport(len(gone), collected.records, freed)
+        return report
+
+
+def _composites_in_use(store: Store, layers: LayerStore) -> set[LayerId]:
+    """The composites of every session's history: a repair may need those of any part of it."""
+    return {
+        composite
+        for row in store.sessions()
+        for head in {row.head, *store.journal.pins(row.name).values()}
+        for composite in layers.composites.blocks((*row.bottom, *store.journal.layer_ids(head)))
+    }
+
+
+def _free(layers: LayerStore, known: Collection[LayerId], *, dry_run: bool) -> tuple[Freed, ...]:
+    """Remove every folder that is not known, and say what it was."""
+    gone: dict[str, list[int]] = {"layers": [], "composites": [], "orphans": []}
+    for name in layers.orphans(known):
+        kind = "orphans" if name.startswith(".") else "composites" if name.startswith(COMPOSITE) else "layers"
+        gone[kind].append(layers.disk_bytes(name))
+        if not dry_run:
+            layers.remove(name)
+    return tuple(Freed(kind, len(sizes), sum(sizes)) for kind, sizes in gone.items())  # type: ignore[arg-type]

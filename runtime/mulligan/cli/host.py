@@ -128,6 +128,13 @@ def rm_command(caller: Caller, name: str, as_json: bool) -> None:
         echo(f"session {escape(name)} is removed")
 
 
+_KINDS = {
+    "layers": "of actions that no session's history has",
+    "composites": "composites that no session's history uses",
+    "orphans": "left behind by processes that were ended",
+}
+
+
 @click.command("gc", epilog=example("mulligan gc --dry-run"))
 @click.option("--dry-run", is_flag=True, help="Say what would be freed, and free nothing.")
 @json_option
@@ -141,10 +148,15 @@ def gc_command(caller: Caller, dry_run: bool, as_json: bool) -> None:
     with Progress("looking for layers that no session needs"):
         report = sessions.gc(caller.home, lambda: say_waiting("the store"), dry_run=dry_run)
     if as_json:
-        print_json({"layers": report.layers, "records": report.records, "bytes": report.bytes, "applied": not dry_run})
+        kinds = {one.kind: {"count": one.count, "bytes": one.bytes} for one in report.freed}
+        total = {"layers": report.layers, "records": report.records, "bytes": report.bytes}
+        print_json({**total, "kinds": kinds, "applied": not dry_run})
     else:
         freed = f"{_count(report.layers, 'layer')} and {_count(report.records, 'record')} of actions ({size(report.bytes)})"
         echo(f"would free {freed}" if dry_run else f"freed {freed}")
+        for one in report.freed:
+            if one.count:
+                echo(f"  {one.count} {_KINDS[one.kind]} ({size(one.bytes)})")
 
 
 @click.command("doctor", epilog=example("mulligan doctor"))

@@ -37,6 +37,15 @@ WITH RECURSIVE chain (node, parent, record, depth) AS (
     SELECT nodes.id, nodes.parent, nodes.record, chain.depth + 1 FROM chain JOIN nodes ON nodes.id = chain.parent
 )
 """
+_SINCE: Final = """
+WITH RECURSIVE chain (parent, record, depth) AS (
+    SELECT parent, record, 0 FROM nodes WHERE id = :head
+    UNION ALL
+    SELECT nodes.parent, nodes.record, chain.depth + 1 FROM chain JOIN nodes ON nodes.id = chain.parent
+    WHERE chain.parent <> :known
+)
+SELECT layer, coalesce(parent, 0) FROM chain JOIN records ON records.id = chain.record ORDER BY depth DESC
+"""
 _RECORD: Final = """
 SELECT records.id, records.revision, records.body, records.layer, layers.bytes, layers.manifest, out.data, err.data
 FROM records
@@ -98,6 +107,7 @@ class Journal:
         self._db = db
         self._records: dict[RecordId, Record] = {}  # records never change, so what was read once stays right
         self._layers: dict[LayerId, Layer] = {}
+        self._walked: tuple[int, tuple[LayerId, ...]] = (NO_HEAD, ())  # a head and the layers that lead to it
 
     def append(
         self, session: str, expected_head: int, record: Record, seen: Mapping[str, tuple[int, int, int]] = NOTHING_SEEN
@@ -176,11 +186,19 @@ class Journal:
         with self._db.read() as db:
             return [self._load(db, record) for _, record in _nodes(db, head)]
 
-    def layer_ids(self, head: int) -> list[LayerId]:
-        """The layers of the records that lead to `head`, bottom first, without reading the records."""
-        query = _CHAIN + "SELECT layer FROM chain JOIN records ON records.id = chain.record ORDER BY depth DESC"
-        with self._db.read() as db:
-            return [LayerId(layer) for (layer,) in db.execute(query, (head,))]
+    def layer_ids(self, head: int) -> tuple[LayerId, ...]:
+        """The layers of the records that lead to `head`, bottom first, without reading the records.
+
+        Nodes never change: what led to the head that was asked for last is not read again when this one continues it.
+        """
+        known, layers = self._walked
+        if head != known:
+            with self._db.read() as db:
+                rows = db.execute(_SINCE, {"head": head, "known": known}).fetchall()
+            continues = bool(rows) and rows[0][1] == known
+            layers = (*(layers if continues else ()), *(LayerId(layer) for layer, _ in rows))
+            self._walked = (head, layers)
+        return layers
 
     def last(self, head: int) -> Record | None:
         """The record that `head` adds; None before the first action."""
@@ -254,6 +272,7 @@ class Journal:
             db.execute("RELEASE collecting")
         self._records.clear()
         self._layers.clear()
+        self._walked = (NO_HEAD, ())
         return Collected(gone, frozenset(LayerId(layer) for (layer,) in layers))
 
     def _slot(self, session: str, action: str) -> tuple[int, Record]:

@@ -29,11 +29,13 @@ from mulligan.model.fold import fold_manifest
 from mulligan.model.ids import BASE_LAYER, LayerId, shown
 from mulligan.model.layer import Entry, Layer, Manifest
 from mulligan.model.own import is_state
+from mulligan.sandbox.composite import Composites
 from mulligan.sandbox.ids import IdMap
 from mulligan.sandbox.manifests import decode_manifest, encode_manifest
 from mulligan.sandbox.phantoms import drop_phantoms
 from mulligan.sandbox.removal import remove_later, settle
 from mulligan.sandbox.slottime import Window, plan_times
+from mulligan.sandbox.stack import OPAQUE
 from mulligan.sandbox.trees import (
     FOLDER,
     PASSING,
@@ -45,6 +47,7 @@ from mulligan.sandbox.trees import (
     same_content,
     space_for,
     split,
+    sync_file_system,
     sync_tree,
     take_out,
     write_new,
@@ -87,6 +90,8 @@ class LayerStore:
     def __init__(self, root: Path, ids: IdMap | None = None) -> None:
         self.root = Path(root)
         self.ids = ids if ids is not None else IdMap.of_this_process()
+        self.opaque = OPAQUE[self.ids.rootless]
+        self.composites = Composites(self)
         with space_for(f"make {self.root}"):
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -336,6 +341,22 @@ class OpenLayer:
             self._discard()
             self._sealed = True
         return _layer(layer, manifest)
+
+    def seal_composite(self, layer: LayerId, about: bytes, *, durable: bool) -> None:
+        """Seal what was folded by hand, under a name that tells of what; another process may have been first."""
+        write_new(self._lock, "about", about, 0o600)
+        if durable:
+            sync_file_system(self._lock)
+        with self.store._folder() as root:  # noqa: SLF001 - an open layer is its store's
+            try:
+                os.rename(self._name, layer, src_dir_fd=root, dst_dir_fd=root)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                self._discard()
+            if durable:
+                os.fsync(root)
+        self._sealed = True
 
     def _move_into_place(self, manifest: Manifest) -> None:
         assert not self._sealed, self.id

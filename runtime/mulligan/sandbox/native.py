@@ -56,8 +56,8 @@ class NativeSandbox:
         """
         lowers = stack.lower_dirs()
         if len(lowers) > MAX_LOWERS:
-            message = f"the history has {len(lowers)} layers with changes, and the kernel stacks at most {MAX_LOWERS}"
-            raise HostError(message, remedy="commit the result and start a new session from it")
+            message = f"the state is made of {len(lowers)} folders, and the kernel stacks at most {MAX_LOWERS}"
+            raise HostError(message, remedy="free some space, so that layers can be folded")
         layer.dress_root(stack.root())
         launch = replace(launch, env={**launch.env, **action.env}, cwd=action.cwd or launch.cwd)
         base = replace(self.base, binds=tuple(bind for bind in self.base.binds if os.path.exists(bind[0])))

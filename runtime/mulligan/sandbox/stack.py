@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import stat
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 from mulligan.errors import NotFoundError, UsageError
 from mulligan.model.ids import BASE_LAYER, GuestPath, LayerId, join, parent, raw_path, shown
 from mulligan.model.layer import Entry, NodeKind
-from mulligan.sandbox.trees import FOLDER, PASSING, READING, descriptor_path, open_below, opened_up
+from mulligan.sandbox.trees import FOLDER, PASSING, READING, descriptor_path, is_whiteout, open_below, opened_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,11 +48,6 @@ _KINDS: dict[int, NodeKind] = {
 def kind_of(status: os.stat_result) -> NodeKind:
     """The kind of object a stat result speaks of."""
     return _KINDS[stat.S_IFMT(status.st_mode)]
-
-
-def is_whiteout(status: os.stat_result) -> bool:
-    """Whether this is overlayfs' mark for a removed name."""
-    return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
 def read_xattrs(path: str) -> tuple[tuple[bytes, bytes], ...]:
@@ -92,7 +88,11 @@ class _Spot:
 
 
 class Stack:
-    """Layers, bottom to top, over a base; the lowest is the base's skeleton."""
+    """Layers, bottom to top, over a base; the lowest is the base's skeleton.
+
+    What it is read and mounted of is its `cover`: composites take the place of runs of layers, so that one state of a long
+    history is few folders. Where an object's provider is asked for, a composite may be the answer.
+    """
 
     def __init__(self, layers: tuple[LayerId, ...], base: Base, store: LayerStore) -> None:
         self.layers = layers
@@ -101,20 +101,25 @@ class Stack:
         self._binds = {target: source for source, target in base.binds}
         self._opaque = OPAQUE[base.ids.rootless]
 
+    @functools.cached_property
+    def cover(self) -> list[LayerId]:
+        """The layers and composites that make up the state, bottom first. Layers that changed nothing are in none."""
+        return self.store.composites.cover(self.layers)
+
     def _present(self) -> list[tuple[LayerId, str]]:
-        """The layers that have a directory, topmost first."""
-        ids = reversed(self.layers)
-        return [(one, str(self.store.path(one))) for one in ids if not self.store.is_empty(one)]
+        """The folders that make up the state, topmost first."""
+        root = str(self.store.root)
+        return [(one, f"{root}/{one}/upper") for one in reversed(self.cover)]
 
     def lower_dirs(self) -> list[str]:
-        """The directories to mount, topmost first. Layers that changed nothing have none."""
-        return [path for _, path in self._present()]
+        """The directories to mount, topmost first."""
+        return self.store.composites.lowers(self.cover)
 
     # ------------------------------------------------------------------------------------------------ asking
 
     def root(self) -> Entry:
         """The metadata of "/": those of the topmost directory."""
-        fd = os.open(self._present()[0][1], PASSING)
+        fd = os.open(f"{self.store.root}/{self.cover[-1]}/upper", PASSING)
         try:
             status = os.fstat(fd)
             return self._entry(fd, _Spot(GuestPath("/"), self.layers[0], fd, ".", status, []))

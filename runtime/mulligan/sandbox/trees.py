@@ -118,6 +118,11 @@ def split(path: str) -> Parts:
     return tuple(part for part in path.split("/") if part)
 
 
+def is_whiteout(status: os.stat_result) -> bool:
+    """Whether this is overlayfs' mark for a removed name."""
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
+
+
 def copy_bytes(source: int, target: int) -> None:
     """Copy a file's content into an empty file: as a reflink where the file system can, with holes kept as holes."""
     try:
@@ -310,7 +315,7 @@ def blocks_below(root: int, parts: Parts) -> int:
     while waiting:
         at = waiting.pop()
         try:
-            with opened(root, at, ours=True) as fd, _searchable(fd), os.scandir(fd) as rows:
+            with opened(root, at, ours=True) as fd, searchable(fd), os.scandir(fd) as rows:
                 for row in rows:
                     total += row.stat(follow_symlinks=False).st_blocks * 512
                     if row.is_dir(follow_symlinks=False):
@@ -320,6 +325,6 @@ def blocks_below(root: int, parts: Parts) -> int:
     return total
 
 
-def _searchable(fd: int) -> contextlib.AbstractContextManager[None]:
+def searchable(fd: int) -> contextlib.AbstractContextManager[None]:
     """Let the owner look at what lies in an open folder."""
     return contextlib.nullcontext() if os.geteuid() == 0 else opened_up(descriptor_path(fd))
