@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -68,6 +69,7 @@ class Composites:
         self._weights: dict[LayerId, int] = {}
         self._divisions: dict[tuple[LayerId, int], list[Block]] = {}
         self._heavier: dict[LayerId, int] = {}  # than this, where counting ended early
+        self._making = threading.RLock()  # the same composite, by two threads that run actions at once
         self._boot = ""
 
     def skyline(self, layers: tuple[LayerId, ...]) -> Skyline:
@@ -126,9 +128,10 @@ class Composites:
         """A block's cover: itself when it is light or there already, else runs of its light parts, and what is heavy."""
         if not block.parts or self._is_there(block.id):
             return [block]
-        if (block.id, factor) not in self._divisions:
-            self._divisions[block.id, factor] = self._divide(block, factor)
-        return self._divisions[block.id, factor]
+        found = self._divisions.get((block.id, factor))
+        if found is None:
+            self._divisions[block.id, factor] = found = self._divide(block, factor)
+        return found
 
     def _divide(self, block: Block, factor: int) -> list[Block]:
         limit = LIGHT[min(block.level, len(LIGHT)) - 1] * factor
@@ -156,8 +159,8 @@ class Composites:
         known = self._weights.get(block.id, -1)
         if known >= 0:
             return known
-        if self._is_there(block.id):
-            return self.about(block.id).weight
+        if self._is_there(block.id) and (about := self._about.get(block.id)) is not None:
+            return about.weight
         if not block.parts:
             return self._weigh_layer(block.id, most)
         weight = 0
@@ -182,10 +185,12 @@ class Composites:
         """The block as one composite, if need be made now; what there is of it when there is no space for that."""
         if not block.parts or self._is_there(block.id):
             return [block.id]
-        try:
-            self._make(block)
-        except DiskFullError:
-            return self._pieces(block)
+        with self._making:
+            try:
+                if not self._is_there(block.id):  # another thread may have been at it
+                    self._make(block)
+            except DiskFullError:
+                return self._pieces(block)
         return [block.id]
 
     def _there(self, block: Block) -> list[LayerId]:
@@ -198,8 +203,9 @@ class Composites:
             for part in block.parts:
                 self._made(part)
             pieces = self._pieces(block)
-        with contextlib.suppress(FileNotFoundError):
-            self._store.throw_away(block.id)  # one of another boot
+        if not self._is_there(block.id) and os.path.lexists(f"{self._root}/{block.id}"):  # one of another boot
+            with contextlib.suppress(FileNotFoundError):
+                self._store.throw_away(block.id)
         self.fold(pieces, block.id)
 
     def _pieces(self, block: Block) -> list[LayerId]:
@@ -222,16 +228,19 @@ class Composites:
 
     def about(self, composite: LayerId) -> About:
         """What a composite that is there says of itself."""
-        if composite not in self._about and not self._is_there(composite):
+        about = self._about.get(composite)
+        if about is None and self._is_there(composite):
+            about = self._about.get(composite)
+        if about is None:
             raise StoreError(f"composite {composite} is not in the store", remedy="restore the store")
-        return self._about[composite]
+        return about
 
     def _is_there(self, composite: LayerId) -> bool:
         """Whether a composite is there and good in this boot of the machine."""
         if composite in self._about:
             if os.path.isdir(f"{self._root}/{composite}/upper"):
                 return True
-            del self._about[composite]
+            self._about.pop(composite, None)
             return False
         try:
             fd = os.open(f"{self._root}/{composite}/about", READING)
