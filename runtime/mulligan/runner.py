@@ -85,15 +85,17 @@ class Runner:
         *,
         on_stdout: Output | None = None,
         on_stderr: Output | None = None,
+        interrupt: Callable[[], bool] | None = None,
     ) -> Record:
         """Run, seal and fold one action on the layers `below`; the caller appends the record.
 
         With `replay_of` the layer is put into that record's slot of time. Raises HostError or TracerError when the action
-        could not be run or traced, InterruptedRunError: then nothing of it is left.
+        could not be run or traced, InterruptedRunError (also when `interrupt` says so): then nothing of it is left.
         """
         stack = self.stack(below)
         with self.layers.begin() as opened:
-            trace = self._sandbox.run(action, launch, stack, opened, on_stdout=on_stdout, on_stderr=on_stderr)
+            watchers = {"on_stdout": on_stdout, "on_stderr": on_stderr}
+            trace = self._sandbox.run(action, launch, stack, opened, **watchers, interrupt=interrupt)
             layer = self._made(opened.seal(trace, stack, replay_of, self._attempt.equality))
         footprint = fold_footprint(
             trace.events,
@@ -151,6 +153,12 @@ class Runner:
     def _made(self, layer: Layer) -> Layer:
         self._attempt.made.append(layer.id)
         return layer
+
+    def discard(self, layer: Layer) -> None:
+        """Remove a layer of this attempt that is not to be kept."""
+        self._attempt.made.remove(layer.id)
+        if not self.layers.is_empty(layer.id):
+            self.layers.throw_away(layer.id)
 
     def content(self, layer: Layer, path: str) -> bytes:
         """The bytes of a file that the layer holds."""

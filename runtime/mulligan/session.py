@@ -31,6 +31,7 @@ from mulligan.model.tree import Tree
 from mulligan.repair.envreads import EnvReads
 from mulligan.repair.hints import find_hints
 from mulligan.repair.planner import build_plan
+from mulligan.repair.pool import Pool
 from mulligan.repair.replay import Replay
 from mulligan.runner import Runner
 from mulligan.sandbox.base import Base, decode_base, encode_base
@@ -329,6 +330,7 @@ class Session:
                 reads_variable=self._env_reads.reads,
                 next_id=lambda ahead: self._store.journal.next_action_id(self.name, ahead),
                 content=self._layers.read,
+                pool=Pool(jobs) if (jobs := plan.policy.jobs or len(os.sched_getaffinity(0))) > 1 else None,
             )
             report, records = replay.run(keep_going=keep_going, progress=progress)
             if not report.applied:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from histories import GUEST, Command, Edit, Story, story
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
 from twins import said, slots_of_times, tree_of
 
 from mulligan import Drop, Patch, Replace, Rerun, Session
 from mulligan.errors import UsageError
+from mulligan.model.policy import Policy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,18 +56,18 @@ def project(tmp_path_factory: pytest.TempPathFactory, fsops: Path) -> Path:
     derandomize=bool(os.environ.get("CI")),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-@given(told=story)
+@given(told=story, jobs=st.sampled_from([1, 2, 4]))
 @pytest.mark.timeout(1200)
-def test_repair_equals_rerun(told: Story, project: Path, shared_home: Path) -> None:
+def test_repair_equals_rerun(told: Story, jobs: int, project: Path, shared_home: Path) -> None:
     """The tree, every output, what is handed on and the slot of every file's time equal those of a full serial run.
 
-    The full run is of the corrected history, after one repair and after any that follow.
+    The full run is of the corrected history, after one repair and after any that follow, with one replay at a time or several.
     """
     name = f"p{os.urandom(6).hex()}"
     with Session.create(name, imports={str(project): "/workspace"}, home=shared_home) as session:
         slots = record(session, told)
         for count, edits in enumerate(told.repairs):
-            slots = repair(session, slots, edits)
+            slots = repair(session, slots, edits, jobs)
             with session.branch(f"{name}-{count}", at=None) as twin:
                 twin._store.journal.move(twin.name, twin.head, 0)
                 expected = [(slot, run(twin, slot)) for slot in slots]
@@ -89,7 +91,7 @@ def record(session: Session, told: Story) -> list[Slot]:
     return slots + [Slot(session.run(_asked(one)).id, one) for one in told.more]
 
 
-def repair(session: Session, slots: list[Slot], edits: tuple[Edit, ...]) -> list[Slot]:
+def repair(session: Session, slots: list[Slot], edits: tuple[Edit, ...], jobs: int) -> list[Slot]:
     """Repair the session; gives the slots of the corrected history."""
     numbers = {edit.number: edit for edit in edits if edit.number < len(slots)}
     corrected: list[Slot] = []
@@ -112,11 +114,12 @@ def repair(session: Session, slots: list[Slot], edits: tuple[Edit, ...]) -> list
             corrected.append(Slot("", (), (edit.path, edit.value)))
     before, head = session.log(), session.head
     try:
-        report = session.apply(session.plan(*changes), keep_going=True)
+        report = session.apply(session.plan(*changes, policy=Policy(jobs=jobs)), keep_going=True)
+        event(f"{jobs} at once, begun in vain: {min(report.in_vain, 2)}")
     except UsageError:  # a patch where there is no place for a file
         assert session.head == head
         fewer = tuple(edit for edit in edits if edit.kind != "patch")
-        return repair(session, slots, fewer) if fewer != edits else slots  # one of an earlier repair has lost its place
+        return repair(session, slots, fewer, jobs) if fewer != edits else slots  # one of an earlier repair has lost its place
     assert report.applied
     first = next((n for n, slot in enumerate(slots) if n in numbers), len(slots))
     assert not {slot.id for slot in slots[:first]} & set(report.ran), "nothing runs before the first change"

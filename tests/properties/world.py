@@ -72,6 +72,10 @@ class World:
         self.slots.append(slot)
         self.records.append(self.execute(slot, self.state(), launch))
 
+    def new_layer(self) -> LayerId:
+        """The id of one more layer."""
+        return LayerId(f"layer-{len(self.layers)}")
+
     def state(self) -> State:
         """The head's state, as the overlay would show it."""
         state = self.base
@@ -84,7 +88,7 @@ class World:
         run = machine.run(list(slot.program), below, slot.now, dict(launch.env))
         said = check_writes(run.events, run.sealed.raw)
         assert said == [], said
-        layer = Layer(LayerId(f"layer-{len(self.layers)}"), fold_manifest(run.events, run.sealed.raw))
+        layer = Layer(self.new_layer(), fold_manifest(run.events, run.sealed.raw))
         self.layers[layer.id], self.runs[layer.id], self.programs[layer.id] = run.sealed, run, slot.program
         facts = [event for event in run.events if self.unseen is None or not isinstance(event, self.unseen)]
         return Record(
@@ -199,8 +203,8 @@ class World:
         if walk.raw_reusable(slot):
             walk.keep(slot)
             return replace(record, launch=launch, handoff=walk.launch)
-        layer = Layer(LayerId(f"layer-{len(self.layers)}"), record.layer.manifest)
-        self.layers[layer.id] = _made_again(record.layer.manifest, self.layers[record.layer.id], state)
+        layer = Layer(self.new_layer(), record.layer.manifest)
+        self.layers[layer.id] = made_again(record.layer.manifest, self.layers[record.layer.id], state)
         self.runs[layer.id], self.programs[layer.id] = self.runs[record.layer.id], self.programs[record.layer.id]
         walk.keep(slot, layer)
         return replace(record, layer=layer, launch=launch, handoff=walk.launch)
@@ -229,7 +233,7 @@ def corrected(world: World, changes: list[Change], programs: dict[str, Program])
     return [programs[s.id] if isinstance(named.get(s.id), Replace) else s.program for s in kept]
 
 
-def _made_again(manifest: Manifest, sealed: Sealed, below: State) -> Sealed:
+def made_again(manifest: Manifest, sealed: Sealed, below: State) -> Sealed:
     """The layer with all that it inherits taken from the state below it."""
     fresh: dict[int, Inode] = {}
     inodes = {}

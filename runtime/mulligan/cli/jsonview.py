@@ -237,6 +237,7 @@ def report_json(report: Report) -> Json:
     out["volatile"] = [_volatile(one) for one in report.volatile]
     out["failures"] = [run_json(record, report.plan.session) for record in report.failures]
     put_all(out, "effects", report.effects)
+    out["in_vain"] = report.in_vain
     out["applied"] = report.applied
     out["head"] = str(report.head)
     out["seconds"] = round(report.seconds, 3)

@@ -95,6 +95,9 @@ _SAYINGS = {
     help="Who counts as having read a variable that differs: whoever may have used it, or all that were launched with it.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
+@click.option(
+    "--jobs", type=click.IntRange(0, 256), default=0, metavar="N", help="Run up to N actions at once (default: one per CPU)."
+)
 @click.option("--keep-going", is_flag=True, help="Apply the repair even if an action that had succeeded fails now.")
 @json_option
 @pass_caller
@@ -112,6 +115,7 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
     yes: bool,
     env_reads: EnvReads,
     dry_run: bool,
+    jobs: int,
     keep_going: bool,
     as_json: bool,
 ) -> None:
@@ -128,7 +132,7 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
     changes = _changes(replace, drop, rerun, patch, at)
     if not changes:
         raise UsageError("say what to correct: --replace, --drop, --rerun or --patch", remedy="see `mulligan repair --help`")
-    policy = Policy(level, granularity, env_reads, equivalences=tuple(parse_equivalence(one) for one in equivalent))
+    policy = Policy(level, granularity, env_reads, tuple(parse_equivalence(one) for one in equivalent), jobs)
     with caller.open(session) as opened:
         before = opened.log()
         plan = opened.plan(*changes, policy=policy)
@@ -329,6 +333,7 @@ def _tell_report(report: Report, before: Sequence[Record], after: Sequence[Recor
     _tell_hints(report.plan)
     _tell_unsound(report.plan, report.stale)
     done = "applied" if report.applied else "not applied"
-    echo(
-        f"repair {done}: {len(report.ran)} ran, {len(report.kept)} kept, {len(report.dropped)} dropped, {report.seconds:.2f} s"
-    )
+    counts = [f"{len(report.ran)} ran", f"{len(report.kept)} kept", f"{len(report.dropped)} dropped"]
+    if report.in_vain:
+        counts.append(f"{report.in_vain} begun in vain")
+    echo(f"repair {done}: {', '.join(counts)}, {report.seconds:.2f} s")

@@ -114,7 +114,8 @@ class Report:
     another exit code or signal than recorded. `failed`: ran again and failed where it had succeeded; `failures` are their
     records, which are in no history when the repair was not applied. `stale`: kept by level 0 although what they saw has
     another value now, so the state is not that of the corrected history; a later repair runs them again. `volatile`: what
-    came out differently without a cause, so that its readers ran again for nothing.
+    came out differently without a cause, so that its readers ran again for nothing. `in_vain`: replays that were begun before
+    their turn, and thrown away because things came otherwise.
     """
 
     plan: Plan
@@ -130,6 +131,7 @@ class Report:
     volatile: tuple[Volatile, ...] = ()
     records: tuple[RecordId, ...] = ()
     effects: tuple[str, ...] = ()
+    in_vain: int = 0
     head: int = 0
     seconds: float = 0.0
 

@@ -27,14 +27,22 @@ class Remembering:
         self._runs: dict[tuple[str, tuple[LayerId, ...]], tuple[Action, LaunchContext, Record]] = {}
         self._layers: dict[tuple[object, ...], Layer] = {}
 
-    def execute(self, action: Action, launch: LaunchContext, below: Sequence[LayerId], replay_of: Record | None) -> Record:
+    def execute(
+        self,
+        action: Action,
+        launch: LaunchContext,
+        below: Sequence[LayerId],
+        replay_of: Record | None,
+        *,
+        interrupt: Callable[[], bool] | None = None,
+    ) -> Record:
         """The record of this very run, if there was one, else of a new one."""
         key = (action.id, tuple(below))
         if key in self._runs:
             before, start, record = self._runs[key]
             if (before, start) == (action, launch):
                 return record
-        record = self._workshop.execute(action, launch, below, replay_of)
+        record = self._workshop.execute(action, launch, below, replay_of, interrupt=interrupt)
         self._runs[key] = (action, launch, record)
         return record
 
@@ -49,6 +57,12 @@ class Remembering:
     def content(self, layer: Layer, path: str) -> bytes:
         """The bytes of a file that the layer holds."""
         return self._workshop.content(layer, path)
+
+    def discard(self, layer: Layer) -> None:
+        """Remove the layer, and remember no run that left it."""
+        for key in [key for key, (_, _, record) in tuple(self._runs.items()) if record.layer.id == layer.id]:
+            del self._runs[key]
+        self._workshop.discard(layer)
 
     def _once(self, key: tuple[object, ...], make: Callable[[], Layer]) -> Layer:
         if key not in self._layers:

@@ -18,6 +18,7 @@ from mulligan.model.footprint import Footprint
 from mulligan.model.ids import ActionId, LayerId, RecordId
 from mulligan.model.plan import Reason, Report, Step
 from mulligan.model.record import Record
+from mulligan.repair.parallel import EarlyReplays
 from mulligan.repair.planner import check_patch
 from mulligan.repair.remembering import Remembering
 from mulligan.repair.schedule import patch_path
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from mulligan.model.plan import Plan, Volatile
     from mulligan.model.tree import Tree
     from mulligan.repair.dirty import SameBytes
+    from mulligan.repair.pool import Pool
     from mulligan.repair.schedule import Slot
     from mulligan.repair.walk import Content, ReadsVariable
 
@@ -45,8 +47,19 @@ STALE = "stale: a repair of level 0 kept it although what it saw had changed"
 class Workshop(Protocol):
     """What changes the world for a replay."""
 
-    def execute(self, action: Action, launch: LaunchContext, below: Sequence[LayerId], replay_of: Record | None) -> Record:
-        """Run an action on the layers `below` (bottom first), in the slot of `replay_of`."""
+    def execute(
+        self,
+        action: Action,
+        launch: LaunchContext,
+        below: Sequence[LayerId],
+        replay_of: Record | None,
+        *,
+        interrupt: Callable[[], bool] | None = None,
+    ) -> Record:
+        """Run an action on the layers `below` (bottom first), in the slot of `replay_of`. Several threads may do so at once.
+
+        `interrupt` is asked now and then; true ends the action with InterruptedRunError, and nothing of it is left.
+        """
 
     def rematerialise(self, layer: Layer, below: Tree, under: Sequence[LayerId]) -> Layer:
         """The layer made again from its manifest for another state below."""
@@ -56,6 +69,9 @@ class Workshop(Protocol):
 
     def content(self, layer: Layer, path: str) -> bytes:
         """The bytes of a file that the layer holds."""
+
+    def discard(self, layer: Layer) -> None:
+        """Remove a layer of this repair's own that stands in no history."""
 
 
 @dataclass(slots=True)
@@ -86,13 +102,17 @@ class Replay:
         reads_variable: ReadsVariable | None = None,
         next_id: Callable[[int], ActionId],
         content: Content,
+        pool: Pool[Record] | None = None,
     ) -> None:
+        """With a pool several replays run at the same time; the result is that of one after the other."""
         self._plan = plan
         self._workshop = workshop if plan.policy.granularity == "action" else Remembering(workshop)
         self._next_id = next_id
-        self._bottom = bottom
+        self._bottom = [layer.id for layer in bottom]
         self._content = content
         self._same_bytes = same_bytes
+        self._pool = pool
+        self._in_vain = 0
 
         def begin(units: Mapping[str, str]) -> Pass:
             return Pass(
@@ -115,7 +135,8 @@ class Replay:
     def _begin(self, units: Mapping[str, str]) -> None:
         """Stand before the first slot. `units` are known to run again."""
         self._walk = self._begin_pass(units)
-        self._below = [layer.id for layer in self._bottom]
+        self._early = EarlyReplays(self._walk, self._workshop, _asked, self._same_bytes, self._pool)
+        self._laid: list[Layer] = []
         self._records: list[Record] = []
         self._patches = 0
         self._tally = _Tally([], [], [], [], [], [])
@@ -129,6 +150,12 @@ class Replay:
 
     def _pass_through(self, *, keep_going: bool, progress: Progress | None) -> bool | None:
         """One pass over all slots: whether it may be applied; None when it must be begun anew, as a unit has grown."""
+        with self._early:
+            done = self._walk_along(keep_going=keep_going, progress=progress)
+        self._in_vain += self._early.in_vain
+        return done
+
+    def _walk_along(self, *, keep_going: bool, progress: Progress | None) -> bool | None:
         total = len(self._walk.slots)
         for number, slot in enumerate(self._walk, 1):
             step = self._walk.verdict(slot)
@@ -143,6 +170,8 @@ class Replay:
         return True
 
     def _carry_out(self, slot: Slot, step: Step) -> None:
+        if step.kind == "keep":
+            self._early.forgo(self._walk.done)
         if slot.record is None:
             self._insert_patch(slot)
         elif step.kind == "drop":
@@ -162,7 +191,7 @@ class Replay:
     def _keep(self, slot: Slot, record: Record, step: Step) -> None:
         layer = record.layer
         if not self._walk.raw_reusable(slot):
-            layer = self._workshop.rematerialise(layer, self._walk.tree, tuple(self._below))
+            layer = self._workshop.rematerialise(layer, self._walk.tree, self._below())
         launch = self._walk.launch
         self._walk.keep(slot, layer)
         if (layer.id, launch, self._walk.launch) != (record.layer.id, record.launch, record.handoff):
@@ -178,9 +207,7 @@ class Replay:
             value = self._workshop.content(old.layer, action.patch_path)
             self._put_patch(slot, action, action.patch_path, value, old.revision + 1, at=old.outcome.ended_ns)
             return
-        if isinstance(slot.change, Replace):
-            action = replaced(action, slot.change)
-        record = self._workshop.execute(action, self._walk.launch, tuple(self._below), old)
+        record = self._early.execute(slot, self._bottom, self._laid)
         self._walk.ran(slot, record)
         self._append(record)
         before, after = old.outcome, record.outcome
@@ -199,7 +226,7 @@ class Replay:
 
     def _put_patch(self, slot: Slot, action: Action, path: str, value: bytes, revision: int, *, at: int) -> None:
         check_patch(path, self._walk.tree)
-        layer = self._workshop.patch(path, value, tuple(self._below), at)
+        layer = self._workshop.patch(path, value, self._below(), at)
         launch, there = self._walk.launch, frozenset((path,))
         new = path not in self._walk.tree
         record = Record(
@@ -243,7 +270,10 @@ class Replay:
 
     def _append(self, record: Record) -> None:
         self._records.append(record)
-        self._below.append(record.layer_id)
+        self._laid.append(record.layer)
+
+    def _below(self) -> tuple[LayerId, ...]:
+        return (*self._bottom, *(layer.id for layer in self._laid))
 
     def _report(self, started: float, *, applied: bool) -> Report:
         tally = self._tally
@@ -260,6 +290,7 @@ class Replay:
             failures=tuple(tally.failures),
             volatile=tuple(self._volatile()),
             stale=tuple(s.action for s in tally.steps if s.kind == "keep" and s.because),
+            in_vain=self._in_vain,
             head=self._plan.head,
             seconds=time.monotonic() - started,
         )
@@ -272,6 +303,12 @@ def _marked_stale(record: Record) -> Record:
     because = (*record.footprint.incomplete_because, STALE)
     again = record if record.record_id == NEW else replace(record, record_id=NEW, revision=record.revision + 1)
     return replace(again, footprint=replace(record.footprint, incomplete_because=because))
+
+
+def _asked(slot: Slot) -> Action:
+    """What is run in the slot."""
+    assert slot.record is not None, slot
+    return replaced(slot.record.action, slot.change) if isinstance(slot.change, Replace) else slot.record.action
 
 
 def replaced(action: Action, change: Replace) -> Action:

@@ -96,7 +96,9 @@ class Pass:
         self._causes = Causes()
         self._set_by: dict[str, str] = {}  # launch variable -> the slot since which it differs
         self._told: dict[Key, str] = {}  # dirty keys that are no paths -> the slot since which they differ
-        self._done = 0
+        self.done = 0  # how many slots were told of
+        asked = (n for n, slot in enumerate(self.slots) if slot.change is not None or slot.name in self._forced)
+        self._last_asked = max(asked, default=-1)
 
     def __iter__(self) -> Iterator[Slot]:
         return iter(self.slots)
@@ -123,15 +125,32 @@ class Pass:
 
     def rest_is_kept(self, slot: Slot) -> bool:
         """Whether this slot and all after it may be kept wholesale: nothing differs, and no change is still to come."""
-        assert self.slots[self._done] is slot, (self._done, slot.name)
-        rest = self.slots[self._done :]
-        if not self.clean or self._dirty.loose or self.units:
-            return False
-        return all(s.change is None and s.name not in self._forced for s in rest)
+        assert self.slots[self.done] is slot, (self.done, slot.name)
+        return self.clean and not self._dirty.loose and not self.units and self._last_asked < self.done
+
+    @property
+    def more_to_do(self) -> bool:
+        """Whether a slot after the next one may run again, by what is known now."""
+        return self._last_asked > self.done or bool(self.units) or not self.clean
+
+    @property
+    def difference(self) -> Dirty:
+        """D as it stands, by path. To be read only."""
+        return self._dirty
+
+    def reasons_ahead(self, slot: Slot) -> list[Reason]:
+        """Why a later slot of an action would run again if it came next. Slots between may take some of the reasons away."""
+        assert slot.record is not None, slot
+        if slot.change is not None:
+            return [Reason("changed")]
+        forced = self._reason_to_force(slot.record.id, slot.record)
+        if forced is not None:
+            return [forced]
+        return self._witnesses(slot.record, ahead=True) if self.policy.level > 0 else []
 
     def verdict(self, slot: Slot) -> Step:
         """Keep, must_rerun or drop, with witnesses. For an inserted patch, must_rerun: its layer is to be made."""
-        assert self.slots[self._done] is slot, (self._done, slot.name)
+        assert self.slots[self.done] is slot, (self.done, slot.name)
         name = ActionId(slot.name)
         if slot.change is not None:
             step = self._changed(slot, slot.change)
@@ -188,16 +207,11 @@ class Pass:
         """
         assert slot.record is not None, slot
         manifest = slot.record.layer.manifest
-        entries = manifest.entries
-        if (entries or manifest.removed) and "/" not in entries and self._dirty.kinds("/"):
-            return False  # the upper directory itself has the attributes of "/" as they were
         if self.policy.level == 0 and self._dirty:  # it may have been kept over any difference
             spoken = manifest.paths | folders_above(manifest.paths)
-            return not any(path in spoken for path in self._dirty)
-        differing = (*self._dirty, *self._dirty.loose)
-        if len(entries) <= len(differing):
-            return not any(entry.inherits() & self._dirty.on_disk(path) for path, entry in entries.items())
-        return not any(entries[path].inherits() & self._dirty.on_disk(path) for path in differing if path in entries)
+            if any(path in spoken for path in self._dirty):
+                return False
+        return stands_raw(manifest, self._dirty)
 
     def keep(self, slot: Slot, layer: Layer | None = None) -> frozenset[str]:
         """The slot's record stands. `layer` is what was made of its layer when that was not raw-reusable.
@@ -214,7 +228,7 @@ class Pass:
         if self._new is not None:
             touched |= self._new.apply(layer.manifest, layer.id)
             self._compare(touched, slot.name, ())
-        self._hand_on(slot, record, _rebased(self.launch, record))
+        self._hand_on(slot, record, rebased(self.launch, record))
         return frozenset(touched)
 
     def ran(self, slot: Slot, record: Record) -> None:
@@ -269,30 +283,36 @@ class Pass:
         if old is not None and old.action.kind == "run":
             self._old_launch = old.handoff
         self.launch = launch
-        differing = set(_differing(self._old_launch, launch))
-        self._set_by = {name: by for name, by in self._set_by.items() if name in differing}
-        for name in differing:
+        names = set(differing(self._old_launch, launch))
+        self._set_by = {name: by for name, by in self._set_by.items() if name in names}
+        for name in names:
             self._set_by.setdefault(name, slot.name)
-        self._done += 1
+        self.done += 1
 
-    def reads(self, record: Record, name: str) -> bool:
-        """Whether the action of the slot that the walk stands at counts as having read this part of its launch context."""
+    def reads(self, record: Record, name: str, saw: Tree | None = None) -> bool:
+        """Whether an action counts as having read this part of its launch context; it saw the present state, or `saw`."""
+        if name == UMASK or self._surely_reads(record, name) or self._reads_variable is None:
+            return self._surely_reads(record, name)
+        return self._reads_variable(record, name, self._old if saw is None else saw)
+
+    def _surely_reads(self, record: Record, name: str) -> bool:
+        """The same as far as it can be told without the state that the action saw."""
         if name == UMASK and record.footprint.complete and self.policy.env_reads == "lazy":
             return record.footprint.uses_umask
-        if (
-            name in (WORKING_FOLDER, UMASK)
-            or self._reads_variable is None
-            or str(Key(ENV, name)) in record.footprint.declared_reads
-        ):
+        if name in (WORKING_FOLDER, UMASK) or self._reads_variable is None:
             return True
-        return self._reads_variable(record, name, self._old)
+        return str(Key(ENV, name)) in record.footprint.declared_reads
 
-    def _witnesses(self, record: Record) -> list[Reason]:
-        """Why the record does not stand, if so: each observation of it that differs, the most telling first."""
+    def _witnesses(self, record: Record, *, ahead: bool = False) -> list[Reason]:
+        """Why the record does not stand, if so: each observation of it that differs, the most telling first.
+
+        `ahead`: it is not the next one's, so the state that it saw is not at hand.
+        """
+        reads = self._surely_reads if ahead else self.reads
         because = [
             Reason("launch", str(Key(ENV, name)), self._set_by.get(name, "base"))
             for name in launch_differences(record, self.launch)
-            if self.reads(record, name)
+            if reads(record, name)
         ]
         footprint = record.footprint
         if not footprint.complete and not self.clean:
@@ -353,6 +373,17 @@ def find_misfit(manifest: Manifest, tree: Tree) -> str:
     return ""
 
 
+def stands_raw(manifest: Manifest, dirty: Dirty) -> bool:
+    """Whether a layer carries nothing along from below that is dirty."""
+    entries = manifest.entries
+    if (entries or manifest.removed) and "/" not in entries and dirty.kinds("/"):
+        return False  # the upper directory itself has the attributes of "/" as they were
+    paths = (*dirty, *dirty.loose)
+    if len(entries) <= len(paths):
+        return not any(entry.inherits() & dirty.on_disk(path) for path, entry in entries.items())
+    return not any(entries[path].inherits() & dirty.on_disk(path) for path in paths if path in entries)
+
+
 def launch_differences(record: Record, now: LaunchContext) -> list[str]:
     """The launch variables that differ now and that the action may have relied on; PWD is the working folder, =umask the umask.
 
@@ -366,10 +397,11 @@ def launch_differences(record: Record, now: LaunchContext) -> list[str]:
     went = record.footprint.probed | record.footprint.stats | record.footprint.wrote
     if (action.cwd or "").startswith("/") and (action.shell is None or launch.cwd not in went):
         hidden.add(WORKING_FOLDER)
-    return [name for name in _differing(launch, now) if name not in hidden]
+    return [name for name in differing(launch, now) if name not in hidden]
 
 
-def _differing(a: LaunchContext, b: LaunchContext) -> list[str]:
+def differing(a: LaunchContext, b: LaunchContext) -> list[str]:
+    """The variables in which two launch contexts differ; PWD is the working folder."""
     env_a: Mapping[str, str] = a.env
     env_b: Mapping[str, str] = b.env
     names = [name for name in sorted(env_a.keys() | env_b.keys()) if env_a.get(name) != env_b.get(name)]
@@ -377,7 +409,7 @@ def _differing(a: LaunchContext, b: LaunchContext) -> list[str]:
     return names if a.umask == b.umask else [*names, UMASK]
 
 
-def _rebased(launch: LaunchContext, record: Record) -> LaunchContext:
+def rebased(launch: LaunchContext, record: Record) -> LaunchContext:
     """What a kept action hands on: what it handed on when recorded, or the same changes to another launch context."""
     if record.action.kind != "run":
         return launch
