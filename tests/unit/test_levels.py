@@ -61,6 +61,17 @@ def test_level_0_runs_what_can_not_stand(story):
     )  # fmt: skip
 
 
+def test_what_must_run_by_the_plan_runs_from_level_2_on(story):
+    """An action that surely sees a difference in the plan may see none in the replay, after another one restored it."""
+    story.act({"/w/a": b"B"}, overwrote=["/w/a"])
+    story.act({"/w/a": Entry("file", 0o600, made=False, inherit_content=True, inherit_mtime=True)}, probed=["/w/a"])
+    story.act(saw=["/w/a"])
+    assert list(story.plan(Drop("a1")).forced) == []
+    plan = story.plan(Drop("a1"), policy=Policy(2))
+    assert [r.kind for r in plan.steps[2].because] == ["read_changed", "level"]
+    assert list(plan.forced) == ["a3"]
+
+
 def test_a_forced_action_runs_whatever_it_saw(story):
     """The walk of a repair runs what the plan forced, with the plan's reason, and all of it before anything is kept whole."""
     chain(story)

@@ -69,7 +69,7 @@ class Plan:
     @property
     def forced(self) -> dict[ActionId, Reason]:
         """The actions that run again whatever they saw, with the reason."""
-        return {s.action: r for s in self.steps if s.kind == "must_rerun" for r in s.because[:1] if r.kind in FORCING}
+        return {s.action: r for s in self.steps if s.kind == "must_rerun" for r in s.because if r.kind in FORCING}
 
     def of(self, kind: StepKind) -> list[ActionId]:
         """The ids of the actions with this step, in order of history."""

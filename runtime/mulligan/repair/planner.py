@@ -172,6 +172,9 @@ class _Forecast:
                 step = self._walk.force(record, Step(step.action, "must_rerun", (forced, *because)[:MAX_WITNESSES]))
             elif because:
                 step = Step(step.action, "may_rerun", tuple(because[:MAX_WITNESSES]))
+        elif step.kind == "must_rerun" and step.because[0].kind != "changed":
+            forced = self._reason_to_force(record, step.because)  # a replay before it may yet give what it saw
+            step = step if forced is None else replace(step, because=(*step.because[: MAX_WITNESSES - 1], forced))
         self._tell_units(record, step)
         return step
 
