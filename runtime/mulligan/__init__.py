@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from mulligan.errors import RepairFailedError as RepairFailedError
     from mulligan.errors import StoreError as StoreError
     from mulligan.errors import UsageError as UsageError
+    from mulligan.merge import MergeConflictError as MergeConflictError
+    from mulligan.merge import MergeReport as MergeReport
     from mulligan.model.change import Drop as Drop
     from mulligan.model.change import Patch as Patch
     from mulligan.model.change import Replace as Replace
@@ -37,6 +39,8 @@ __version__: Final = "0.1.0"
 _HOME_OF: Final = {
     "Session": "mulligan.session",
     "ActionFailedError": "mulligan.session",
+    "MergeConflictError": "mulligan.merge",
+    "MergeReport": "mulligan.merge",
     "Replace": "mulligan.model.change",
     "Drop": "mulligan.model.change",
     "Rerun": "mulligan.model.change",

@@ -19,6 +19,7 @@ from mulligan.errors import NotFoundError, RepairFailedError, UsageError
 from mulligan.history.journal import NEW
 from mulligan.history.lineage import Why, explain
 from mulligan.history.store import SessionRow, Store, default_home
+from mulligan.merge import Merge, MergeConflictError
 from mulligan.model.action import Action, LaunchContext
 from mulligan.model.change import Patch
 from mulligan.model.equivalence import Equality
@@ -33,6 +34,7 @@ from mulligan.repair.hints import find_hints
 from mulligan.repair.planner import build_plan
 from mulligan.repair.pool import Pool
 from mulligan.repair.replay import Replay
+from mulligan.repair.walk import Pass
 from mulligan.runner import Runner
 from mulligan.sandbox.base import Base, decode_base, encode_base
 from mulligan.sandbox.bases import build_base
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
     import networkx as nx
 
+    from mulligan.merge import MergeReport
     from mulligan.model.change import Change
     from mulligan.model.layer import Layer
     from mulligan.model.plan import Plan, Report
@@ -352,6 +355,45 @@ class Session:
 
     def _base_changed(self) -> frozenset[str]:
         return self._runner.changed_since(self._store.journal.versions(self.name).items())
+
+    # -- merging
+
+    def merge(
+        self,
+        branch: str,
+        *,
+        replay: bool = False,
+        dry_run: bool = False,
+        keep_going: bool = False,
+        on_wait: Callable[[], None] | None = None,
+    ) -> MergeReport:
+        """Put what `branch` did since the two parted after what this session did, when their facts allow it.
+
+        Raises MergeConflictError (with the report) when they do not; with `replay`, their actions that saw something else run
+        again on top of ours instead, and RepairFailedError is raised when one fails that had succeeded, unless `keep_going`.
+        `dry_run` only tells the conflicts. Either way a merge that is not applied changes nothing.
+        """
+        with self._store.locked(self.name, on_wait), self._runner.attempt() as attempt:
+            ours, theirs = self._row(), self._store.get(branch)
+            merge = Merge(self._store.journal, ours, theirs, walker=self._walk, same_bytes=self._layers.same_bytes)
+            report = merge.report()
+            if dry_run or not merge.theirs:
+                return replace(report, applied=not dry_run, head=ours.head)
+            if report.conflicts and not replay:
+                raise MergeConflictError(report)
+            report = merge.apply(report, self._runner, self._runner.seen, keep_going=keep_going)
+            attempt.keep()
+            return report
+
+    def _walk(self, records: Sequence[Record]) -> Pass:
+        return Pass(
+            records,
+            self._bottom_layers(),
+            (),
+            same_bytes=self._layers.same_bytes,
+            first_launch=self._launch,
+            reads_variable=self._env_reads.reads,
+        )
 
     # -- results
 

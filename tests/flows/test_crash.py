@@ -155,6 +155,16 @@ def test_moving_and_branching(template: Path, place: Path) -> None:
         assert Crashes(template, place, work).check_all() > 1
 
 
+def test_a_merge(template: Path, place: Path) -> None:
+    """A merge that is killed has put all of the branch's actions into the history or none."""
+
+    def work(home: Path) -> None:
+        with Session.open("s", home=home) as session:
+            assert session.merge("t", replay=True).applied
+
+    assert Crashes(template, place, work).check_all() > 3
+
+
 def test_gc(template: Path, place: Path) -> None:
     """A gc that is killed has taken nothing that a session stands on; the next one takes the rest."""
 

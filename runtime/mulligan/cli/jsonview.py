@@ -17,6 +17,7 @@ from mulligan.model.ids import b64, is_utf8, shown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from mulligan.merge import MergeReport
     from mulligan.model.action import Action, Outcome
     from mulligan.model.footprint import Footprint
     from mulligan.model.hint import Hint
@@ -242,6 +243,27 @@ def report_json(report: Report) -> Json:
     out["head"] = str(report.head)
     out["seconds"] = round(report.seconds, 3)
     return out
+
+
+def merge_json(report: MergeReport) -> Json:
+    """What `merge --json` prints; `theirs` pairs the id that each action has in the branch with the one it has here."""
+    conflicts: list[Json] = []
+    for one in report.conflicts:
+        row: Json = {"kind": one.kind, "ours": one.ours, "theirs": one.theirs, "note": one.note}
+        put(row, "key", one.key)
+        conflicts.append(row)
+    return {
+        "session": report.session,
+        "branch": report.branch,
+        "common": report.common or None,
+        "ours": list(report.ours),
+        "theirs": [{"action": old, "here": new} for old, new in report.theirs],
+        "conflicts": conflicts,
+        "ran": list(report.ran),
+        "failed": list(report.failed),
+        "applied": report.applied,
+        "head": str(report.head),
+    }
 
 
 def print_json(value: object) -> None:

@@ -51,6 +51,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "ls": ("history", "List a folder of the session's current state."),
     "rollback": ("history", "Go back to the state right after an action."),
     "branch": ("history", "Start another session from a state of this one."),
+    "merge": ("merge", "Put what another branch did after what this session did."),
     "repair": ("repair", "Correct a wrong action and run again only what depended on it."),
     "commit": ("host", "Write the session's result to a folder of the host."),
     "ps": ("host", "List the sessions of the store."),

@@ -248,6 +248,15 @@ class Pass:
         self._compare(touched, slot.name, [layer])
         self._hand_on(slot, slot.record, self.launch)
 
+    def inserted(self, record: Record) -> frozenset[str]:
+        """An action that the recorded history does not have stood here, before the next slot. Gives the paths it touches."""
+        touched = self._fork().apply(record.layer.manifest, record.layer.id)
+        self._compare(touched, record.id, [record.layer])
+        keys = (parse_key(text) for text in record.footprint.declared_writes)
+        self._told.update((key, record.id) for key in keys if key.kind in ("net", "mem"))
+        self._launch_with(record.handoff if record.action.kind == "run" else self.launch, record.id)
+        return touched
+
     def drop(self, slot: Slot) -> None:
         """The slot's action never ran."""
         assert slot.record is not None, slot
@@ -282,12 +291,15 @@ class Pass:
     def _hand_on(self, slot: Slot, old: Record | None, launch: LaunchContext) -> None:
         if old is not None and old.action.kind == "run":
             self._old_launch = old.handoff
+        self._launch_with(launch, slot.name)
+        self.done += 1
+
+    def _launch_with(self, launch: LaunchContext, by: str) -> None:
         self.launch = launch
         names = set(differing(self._old_launch, launch))
-        self._set_by = {name: by for name, by in self._set_by.items() if name in names}
+        self._set_by = {name: since for name, since in self._set_by.items() if name in names}
         for name in names:
-            self._set_by.setdefault(name, slot.name)
-        self.done += 1
+            self._set_by.setdefault(name, by)
 
     def reads(self, record: Record, name: str, saw: Tree | None = None) -> bool:
         """Whether an action counts as having read this part of its launch context; it saw the present state, or `saw`."""
