@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -68,7 +69,11 @@ def passes_for_an_ordinary_user(sandboxes: object, lacking_here: Callable[[str],
             base = str(home / "pytest")
             command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", base, str(tests)]
             done = subprocess.run(command, **_as_user(home), check=False)
-            assert done.returncode == 0, done.stdout.decode(errors="replace")[-6000:]
+            said = done.stdout.decode(errors="replace")
+            assert done.returncode == 0, said[-6000:]
+            passed = re.search(r"^(?:=+ )?(\d+) passed", said, re.MULTILINE)
+            assert passed is not None, said[-6000:]
+            assert int(passed[1]) >= len(list(tests.glob("test_*.py"))), "hardly any test ran"
 
         yield run
 

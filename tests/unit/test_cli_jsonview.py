@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -95,10 +96,24 @@ def test_paths_that_are_not_utf8_have_a_twin_of_the_same_order():
     assert {k: base64.b64decode(v) for k, v in footprint["launch_env_b64"].items()} == {"ODD": b"\xff"}
 
 
-@pytest.mark.parametrize("value", [jsonview.run_json(record(), "s"), jsonview.show_json(record()), jsonview.log_json(record())])
-def test_every_shape_is_valid_utf8_json(value):
-    """No lone surrogate gets into the JSON, whatever a guest named its files."""
-    json.dumps(value, ensure_ascii=False).encode("utf-8")
+SHAPES = {
+    "run": lambda odd: jsonview.run_json(odd, "s"),
+    "show": jsonview.show_json,
+    "log": jsonview.log_json,
+    "plan": lambda odd: jsonview.plan_json(
+        Plan("s", 1, (Drop("a1"),), (Step(odd.id, "keep", (Reason("read_changed", f"dat:{ODD}"),)),))
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_is_valid_utf8_json(shape):
+    """No lone surrogate gets into the JSON, whatever a guest named its files and a user wrote; what was odd is said to be so."""
+    odd = record(stdout=b"\xff", stderr=b"\xfe", killed_at_end=(ODD,))
+    odd = replace(odd, action=replace(odd.action, shell=f"cat {ODD}", cwd=ODD, env={"ODD": ODD}, labels=(ODD,)))
+    text = json.dumps(SHAPES[shape](odd), ensure_ascii=False)
+    assert json.loads(text.encode("utf-8")) == SHAPES[shape](odd)
+    assert "\ufffd" in text or "\\udc" in text or "\\xff" in text
 
 
 def plan() -> Plan:

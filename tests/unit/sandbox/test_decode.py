@@ -105,14 +105,22 @@ WHOLE = frame(HELLO) + frame(
 ) + frame(END)  # fmt: skip
 
 
-def told_or_refused(stream: bytes) -> None:
-    """Facts of the model's own types, or a TracerError; nothing else."""
+def told_or_refused(stream: bytes) -> int | None:
+    """Facts of the model's own types, whose number is given, or a TracerError; nothing else."""
     try:
         facts = decode_events(stream)
     except TracerError:
-        return
+        return None
     assert all(type(event).__module__ == ev.__name__ for event in facts.events)
     assert all(isinstance(entry.path, str) for entry in facts.entries)
+    return len(facts.events)
+
+
+def test_the_whole_stream_is_told() -> None:
+    """What the tests below damage is a stream of eight facts and an entry, and each cut that is no frame's end is refused."""
+    assert told_or_refused(WHOLE) == 8
+    assert len(decode_events(WHOLE).entries) == 1
+    assert [told_or_refused(WHOLE[:end]) for end in range(len(WHOLE))] == [None] * len(WHOLE)
 
 
 VALUES = st.recursive(
@@ -124,10 +132,10 @@ VALUES = st.recursive(
 
 @given(frames=st.lists(VALUES, max_size=4))
 def test_any_values_are_told_or_refused(frames: list[Any]) -> None:
-    """Frames that hold any MessagePack values give facts or a TracerError, and never another exception."""
+    """Frames that hold any MessagePack values give facts or a TracerError, and never another exception; alone they are refused."""
     told_or_refused(frame(HELLO) + b"".join(frame(value) for value in frames) + frame(END))
     bodies = [msgspec.msgpack.encode(value) for value in frames]
-    told_or_refused(b"".join(len(body).to_bytes(4, "little") + body for body in bodies))
+    assert told_or_refused(b"".join(len(body).to_bytes(4, "little") + body for body in bodies)) is None, "there is no HELLO"
 
 
 @given(
@@ -135,8 +143,10 @@ def test_any_values_are_told_or_refused(frames: list[Any]) -> None:
     rest=st.lists(VALUES, max_size=14),
 )
 def test_any_fields_are_told_or_refused(kind: int, rest: list[Any]) -> None:
-    """An event of a known kind with any fields gives facts or a TracerError."""
-    told_or_refused(frame(HELLO, [1, 0, b"/a"], [2, 0, b"a"]) + frame([kind, *rest], END))
+    """An event of a known kind with any fields gives facts or a TracerError; one fact at most."""
+    told = told_or_refused(frame(HELLO, [1, 0, b"/a"], [2, 0, b"a"]) + frame([kind, *rest], END))
+    assert told in (None, 0, 1)
+    assert told != 1 or kind in (*range(10, 17), *range(20, 29), *range(30, 34), 40), "only facts are told as facts"
 
 
 @given(
@@ -144,12 +154,13 @@ def test_any_fields_are_told_or_refused(kind: int, rest: list[Any]) -> None:
     cut=st.integers(0, 40),
 )
 def test_damaged_streams_are_told_or_refused(changes: list[tuple[int, int]], cut: int) -> None:
-    """A whole stream of which bytes were changed, or that was cut off, gives facts or a TracerError."""
+    """A whole stream of which bytes were changed gives facts or a TracerError, and no more facts than it had."""
     damaged = bytearray(WHOLE)
     for at, value in changes:
         damaged[at] = value
-    told_or_refused(bytes(damaged))
-    told_or_refused(bytes(damaged[: len(damaged) - cut]))
+    for stream in (bytes(damaged), bytes(damaged[: len(damaged) - cut])):
+        told = told_or_refused(stream)
+        assert told is None or told <= len(WHOLE) // 2, "a fact takes more than two bytes"
 
 
 @given(noise=st.binary(max_size=200))
