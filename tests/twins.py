@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mulligan import Drop, Replace, Session
 from mulligan.model.keys import LINKS, Key
+from mulligan.states import build_tree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,6 +83,21 @@ def said(record: Record) -> tuple[object, ...]:
     return record.action.text, outcome.stdout, outcome.stderr, outcome.exit_code, outcome.signal, left.cwd, left.umask, env
 
 
+def state_of(session: Session, records: Sequence[Record]) -> Tree:
+    """The state after these records, as their manifests tell it. What lies below all of them is put together only once."""
+    bottom = tuple(session._bottom)
+    if bottom not in _BOTTOMS:
+        _BOTTOMS.clear()
+        _BOTTOMS[bottom] = build_tree(session._bottom_layers())
+    tree = _BOTTOMS[bottom].copy()
+    for record in records:
+        tree.apply(record.layer.manifest, record.layer.id)
+    return tree
+
+
+_BOTTOMS: dict[object, Tree] = {}
+
+
 def tree_of(session: Session, but: str = "^$") -> dict[str, tuple[object, ...]]:
     """The state at the head, read from its layers on disk, below the folders that actions write to.
 
@@ -89,7 +105,7 @@ def tree_of(session: Session, but: str = "^$") -> dict[str, tuple[object, ...]]:
     """
     stack = session._stack_at(session.head)
     rows: dict[str, tuple[object, ...]] = {}
-    tree: Tree = session._tree_of(session.log())
+    tree = state_of(session, session.log())
     todo = ["/workspace", "/tmp", session.base.home]
     seen = stack.lstat("/")
     rows["/"] = (seen.mode, seen.uid, seen.gid, seen.xattrs)
@@ -125,7 +141,7 @@ def slots_of_times(session: Session, records: Sequence[Record]) -> dict[str, int
     ends = [record.outcome.ended_ns + NUDGES_NS for record in records]
     begin = min((record.outcome.started_ns for record in records), default=0) - COARSE_NS
     found: dict[str, int | None] = {}
-    for path, node in session._tree_of(session.log()).walk("/workspace"):
+    for path, node in state_of(session, records).walk("/workspace"):
         within = bisect_left(ends, node.mtime_ns)
         found[path] = within if begin <= node.mtime_ns and within < len(ends) else None
     return found

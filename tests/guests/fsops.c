@@ -9,6 +9,7 @@
  *   x P Q  exchange                v P  remove with all below         f P  make a FIFO
  *   k P N  set the mtime to second N                  z P    set the time of access only
  *   H P M  chmod by descriptor     O P N  chown       X P S  set an attribute, or none
+ *   j P S  write behind a hole     i P  write what comes by stdin
  *   S P    lstat    L P    list     R P    read       A P    access    Y P  readlink   G P  get the attribute
  *   = P S  write, and give the file its mode back, as a patch leaves it
  *   B P    stat     V P    statfs   g P    chdir
@@ -29,6 +30,8 @@
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
+
+#define BEHIND_A_HOLE 100000
 
 static char seen[1 << 20];
 static size_t seen_len;
@@ -166,7 +169,7 @@ static void look(char op, const char *p) {
 	}
 }
 
-/* Write to an existing file without truncation: by pwrite, or by a shared mapping as far as the file goes. */
+/* Write to an existing file without truncation: by pwrite, perhaps far behind its end, or by a shared mapping as far as the file goes. */
 static void patch(char op, const char *p, const char *text) {
 	struct stat st;
 	int fd = open(p, O_RDWR | O_NONBLOCK);
@@ -174,8 +177,8 @@ static void patch(char op, const char *p, const char *text) {
 	if (fd < 0)
 		return;
 	size_t size = strlen(text);
-	if (op == 'p')
-		check(op, (int)pwrite(fd, text, size, 2));
+	if (op == 'p' || op == 'j')
+		check(op, (int)pwrite(fd, text, size, op == 'p' ? 2 : BEHIND_A_HOLE));
 	else if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
 		char *map = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		if (map != MAP_FAILED) {
@@ -284,6 +287,7 @@ static void change(char op, const char *p, const char *q) {
 		break;
 	}
 	case 'p':
+	case 'j':
 	case 'M': patch(op, p, q); break;
 	case 'T':
 	case 'q': by_folder(op, p, q); break;
@@ -303,6 +307,12 @@ static void change(char op, const char *p, const char *q) {
 		break;
 	case 'r': check(op, rename(p, q)); break;
 	case 'u': check(op, unlink(p)); break;
+	case 'i': {
+		char text[4096];
+		ssize_t n = read(STDIN_FILENO, text, sizeof text);
+		put(op, p, O_TRUNC, text, n > 0 ? (size_t)n : 0);
+		break;
+	}
 	case 'm': check(op, mkdir(p, 0755)); break;
 	case 'd': check(op, rmdir(p)); break;
 	case 'h': check(op, chmod(p, (mode_t)strtoul(q, NULL, 8))); break;
@@ -323,7 +333,7 @@ int main(int argc, char **argv) {
 	int skip = 0;
 	for (int i = 1; i < argc;) {
 		char op = argv[i][0];
-		int two = strchr("watcrhlspMeTqCxkHOX=", op) != NULL;
+		int two = strchr("watcrhlspMeTqCxkHOXj=", op) != NULL;
 		const char *p = i + 1 < argc ? argv[i + 1] : "", *q = two && i + 2 < argc ? argv[i + 2] : "";
 		i += two ? 3 : 2;
 		struct stat st;

@@ -1,12 +1,14 @@
 """Histories to repair, made up at random: programs of file operations, shell texts around them, and changes to them.
 
 Knows hypothesis' strategies and the operations of tests/guests/fsops.c. What is made up is plain data, so that a failing
-example can be read: an action is a list of words, or a shell text.
+example can be read: an action is a list of words or a shell text, perhaps with a folder, variables or input of its own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -25,6 +27,7 @@ PATHS = [
     "t/e/x",
     "t/l",
     "t/d/l",
+    "t/l/x",
     "/workspace/t/a",
     "/workspace/t/d",
     "x",
@@ -35,9 +38,9 @@ word = st.sampled_from(["one", "two", "three33", ""])
 mode = st.sampled_from(["600", "755", "711", "640", "500", "4755", "2775"])
 target = st.sampled_from(["a", "d", "e/x", "../a", "/workspace/t/d", "l", "d/../b"])
 file_op = st.one_of(
-    st.tuples(st.sampled_from("waepqMT"), path, word),
+    st.tuples(st.sampled_from("waepqMTj"), path, word),
     st.tuples(st.sampled_from("crlxC"), path, path),
-    st.tuples(st.sampled_from("umdovfzSLRAWYGBV"), path),
+    st.tuples(st.sampled_from("umdovfzSLRAWYGBVi"), path),
     st.tuples(st.sampled_from("uSSBGR"), path),
     st.tuples(st.just("t"), path, st.sampled_from(["0", "2", "9"])),
     st.tuples(st.sampled_from("hH"), path, mode),
@@ -76,10 +79,27 @@ statement = st.one_of(
     st.builds('[ "${}" ] && {}'.format, name, short),
     st.builds("unset {}".format, name),
     st.builds(f'{GUEST} w {{}} "$V"'.format, path),
-    st.sampled_from(["echo t/*", "unset V", "umask 077", "umask 022", "exit 3", "echo $V; pwd", "false"]),
+    st.builds("{{ {}; }} > /dev/null 2>&1 & {}; wait".format, short, st.sampled_from(["true", "pwd", "echo $V"])),
+    st.builds("cat > {}".format, path),
+    st.sampled_from(["echo t/*", "unset V", "exit 3", "echo $V; pwd", "false", "sleep 9 & true", "read -r V; export V"]),
+    st.sampled_from(["umask 077", "umask 022"]),
 )
 shell = st.lists(statement, min_size=1, max_size=4).map("; ".join)
 command: st.SearchStrategy[Command] = st.one_of(program, program, shell)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One action: what is run, and what is given to it alone."""
+
+    command: Command
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"stdin": b"given\n"}, {"cwd": "/workspace/t/d"}, {"cwd": "t"}, {"env": {"V": "own"}}, {"stdin": b"two\n", "cwd": "/workspace"},
+]  # fmt: skip
+asked = st.builds(Asked, command, st.one_of(*[st.just({})] * 4, st.sampled_from(OPTIONS)))
 
 
 @dataclass(frozen=True)
@@ -108,31 +128,34 @@ edits = st.lists(edit, min_size=1, max_size=3, unique_by=lambda one: one.number)
 
 @dataclass(frozen=True)
 class Story:
-    """A history with what becomes of it: perhaps rolled back and continued otherwise, then repaired once or more often."""
+    """A history with what becomes of it: perhaps rolled back and continued otherwise, then repaired once or more often, perhaps on a branch."""
 
-    actions: tuple[Command, ...]
+    actions: tuple[Asked, ...]
     back_to: int  # roll back to this many actions before going on; as many as there are: not at all
-    more: tuple[Command, ...]
+    more: tuple[Asked, ...]
     repairs: tuple[tuple[Edit, ...], ...]
+    branched: bool  # the repairs are made on a branch, and the session itself stays as it was
 
 
-def _story(actions: list[Command], back: int | None, more: list[Command], repairs: list[list[Edit]]) -> Story:
+def _story(actions: list[Asked], back: int | None, more: list[Asked], repairs: list[list[Edit]], branch: int) -> Story:
     return Story(
         tuple(actions),
         len(actions) if back is None else 1 + back % len(actions),
         tuple(more) if back is not None else (),
         tuple(tuple(one) for one in repairs),
+        branch == 0,
     )
 
 
 story = st.builds(
     _story,
-    st.one_of(st.lists(command, min_size=2, max_size=5), st.lists(command, min_size=2, max_size=9)),
+    st.one_of(st.lists(asked, min_size=2, max_size=5), st.lists(asked, min_size=2, max_size=9)),
     st.one_of(st.none(), st.none(), st.none(), st.integers(0, 8)),
-    st.lists(command, max_size=2),
+    st.lists(asked, max_size=2),
     st.one_of(
         st.lists(edits, min_size=1, max_size=1),
         st.lists(edits, min_size=1, max_size=1),
         st.lists(edits, min_size=2, max_size=3),
     ),
+    st.integers(0, 5),
 )

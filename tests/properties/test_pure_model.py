@@ -6,9 +6,10 @@ import os
 
 import machine
 import pytest
+from counts import counts
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from world import Program, World
+from world import Program, Repair, World
 
 from mulligan.errors import UsageError
 from mulligan.model import events as ev
@@ -18,13 +19,18 @@ from mulligan.model.plan import Plan
 from mulligan.model.policy import DEFAULT_POLICY, Policy
 from mulligan.model.record import Record
 
-EXAMPLES = int(os.environ.get("MULLIGAN_EXAMPLES", "300"))
+EXAMPLES = int(os.environ.get("MULLIGAN_EXAMPLES", "500"))
 PATHS = ["/w/a", "/w/b", "/w/d", "/w/d/a", "/w/d/b", "/w/e", "/w/e/a", "/w/l", "/w/l/a"]
 BASE: Program = (
     ("mkdir", "/w"), ("write", "/w/a", b"A"), ("mkdir", "/w/d"), ("write", "/w/d/a", b"DA"), ("link", "/w/a", "/w/b"),
     ("symlink", "d", "/w/l"),
 )  # fmt: skip
 
+# For these kinds of key an action may run again although it saw the same, each with its reason.
+NOT_EXACT = {
+    "meta.links": "a file's names are told as they were before the action, which may itself have parted them before it looked",
+    "env": "whoever names a variable counts as having looked at it, also who only sets it",
+}
 paths = st.sampled_from(PATHS)
 contents = st.sampled_from([b"", b"1", b"2", b"long"])
 one_path = ["read", "remove", "mkdir", "rmdir", "stat", "exists", "list", "readlink", "utime", "report", "getxattr"]
@@ -71,7 +77,7 @@ def repairs(draw, world: World) -> tuple[list[Change], dict[str, Program]]:
 def check(
     data_draw, history: list[Program], unseen: type[ev.Event] | None = None, rounds: int = 2, *, overlook: bool = False
 ) -> None:
-    """Record a history, repair it once and again, and hold each result against the oracle."""
+    """Record a history, repair it once and again, and hold each result against the oracle. What is not blinded is counted."""
     world = World(BASE, unseen)
     if overlook:
         world.reads = lambda *_: False
@@ -88,10 +94,26 @@ def check(
         assert machine.shown(done.world.state()) == machine.shown(state)
         assert [record.handoff.env for record in done.world.records] == handed
         assert {name for name in done.ran if name in before} <= suffix
-        assert done.ran == done.needed or unseen is not None or overlook, (done.ran, done.needed)
+        if unseen is None and not overlook:
+            assert all(kinds <= NOT_EXACT.keys() for kinds in done.beyond.values()), done.beyond
+            count_up(world, done, plan_of(world, changes))
         world = done.world
         if not world.slots:
             return
+
+
+def count_up(world: World, done: Repair, plan: Plan | None) -> None:
+    """Count what ran and what had to; patches are no actions."""
+    actions = {slot.id for slot in world.slots if not slot.patch}
+    kept = (actions - set(done.ran)) & {slot.id for slot in done.world.slots}
+    sums = counts("repair equals rerun, on the model machine")
+    sums.repairs += 1
+    sums.actions += len(actions)
+    sums.executed += len(actions & set(done.ran))
+    sums.minimal += len(actions & set(done.needed))
+    sums.kept += len(kept)
+    sums.extra.update(", ".join(sorted(kinds)) for kinds in done.beyond.values())
+    sums.cut_off += len(kept & set(plan.of("may_rerun"))) if plan is not None else 0
 
 
 def first_change(world: World, changes: list[Change]) -> int:
@@ -109,7 +131,7 @@ EVERY = list(HealthCheck)
 def test_repair_equals_rerun(data, history):
     """A repaired tree, and what each action printed, equal the full serial run of the corrected history; twice in a row.
 
-    And only those actions run again that really saw something else than when they were recorded.
+    And only those actions run again that really saw something else than when they were recorded, but for NOT_EXACT.
     """
     check(data.draw, history)
 

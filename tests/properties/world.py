@@ -40,11 +40,15 @@ class Slotted:
 
 @dataclass
 class Repair:
-    """What a repair did: the new session, the slots it ran, and those that saw something else than when they were recorded."""
+    """What a repair did: the new session, the slots it ran, and those that saw something else than when they were recorded.
+
+    `beyond` are those that ran and saw the same, each with the kinds of key for which they ran.
+    """
 
     world: World
     ran: list[ActionId]
     needed: list[ActionId]
+    beyond: dict[ActionId, set[str]] = field(default_factory=dict)
     misfits: list[Step] = field(default_factory=list)
 
 
@@ -172,24 +176,19 @@ class World:
                 record = self.execute(here, state, walk.launch)
                 walk.ran(slot, record)
                 done.ran.append(here.id)
-                if slot.change is not None or slot.record is None or self._saw_else(record, slot.record, step):
+                if slot.change is not None or slot.record is None or self._saw_else(record, slot.record):
                     done.needed.append(here.id)
+                else:
+                    done.beyond[here.id] = {reason.key.partition(":")[0] or reason.kind for reason in step.because}
             new.slots.append(here)
             new.records.append(record)
             state = machine.lay(state, self.layers[record.layer.id])
             _agree(walk, state, self)
         return done
 
-    def _saw_else(self, record: Record, old: Record, step: Step) -> bool:
-        if all(reason.key.startswith("meta.links:") for reason in step.because):
-            return True  # link groups are told as they were before the action, although it may have parted them itself
-        return self._other_launch(record, old) or self.runs[record.layer.id].seen != self.runs[old.layer.id].seen
-
-    def _other_launch(self, record: Record, old: Record) -> bool:
-        """Whether a variable differs that the program names: whoever sets one blindly counts as a reader, too."""
-        now, was = record.launch.env, old.launch.env
-        differing = [name for name in {*now, *was} if now.get(name) != was.get(name)]
-        return record.action.kind == "run" and any(self.mentions(old, name) for name in differing)
+    def _saw_else(self, record: Record, old: Record) -> bool:
+        """Whether the program really saw something else than when it was recorded."""
+        return self.runs[record.layer.id].seen != self.runs[old.layer.id].seen
 
     def _patch_slot(self, slot: Slot) -> Slotted:
         assert isinstance(slot.change, Patch)
