@@ -115,6 +115,19 @@ def test_attributes_of_the_root_folder(home: Path) -> None:
 
 
 @needs_python
+@pytest.mark.parametrize(
+    ("call", "ran"),
+    [("removexattr('x', 'user.z')", "a2 a3"), ("setxattr('x', 'user.z', b'2', os.XATTR_REPLACE)", "a2 a3 a4")],
+    ids=["removed", "replaced"],
+)
+def test_an_attribute_that_was_not_there(call: str, ran: str, home: Path) -> None:
+    """Who fails to remove or to replace an attribute has seen that it is not there, and runs again when it is."""
+    history = [act("true"), act(python(f"import os; os.{call}")), act(python("import os; print(os.listxattr('x'))"))]
+    report = repaired(home, act("echo > x"), history, {0: act(python("import os; os.setxattr('x', 'user.z', b'1')"))})
+    assert report.ran == tuple(ran.split())
+
+
+@needs_python
 def test_a_default_acl_is_relied_on_by_who_makes_a_file(home: Path) -> None:
     """What is made in a folder gets its permissions from the folder's default ACL."""
     history = [act("true"), act("echo y > d/y"), act("stat -c %a d/y")]

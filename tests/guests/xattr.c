@@ -12,7 +12,16 @@ int main(void)
 		skip("no user xattrs here");
 	must(getxattr("file", "user.a", value, sizeof value) == 1);
 	must(lgetxattr("absent", "user.a", value, sizeof value) < 0);
+	put("other", "x");
+	put("third", "x");
+	must(removexattr("other", "user.a") < 0);
+	int fd = open("third", O_RDONLY);
+	must(fd >= 0 && fsetxattr(fd, "user.a", "1", 1, XATTR_REPLACE) < 0);
 	expect("META", "file");
+	expect("XATTR_READ", "other");
+	expect("XATTR_READ", "third");
+	expect("! META", "other");
+	expect("META", "third");
 	expect("XATTR_READ", "file");
 	expect("MISSED", "absent");
 	return 0;

@@ -6,6 +6,7 @@ something is a generator: it runs to its `yield` at the entry and is sent the re
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import json
 import os
@@ -334,6 +335,9 @@ class Facts:
         result = yield
         if result == 0 and found.what == OBJECT:
             self.say("META", found.path, what)
+        elif what == XATTR:
+            self.saw("XATTR_READ", found)
+            self._copied_up(call, found, result)
 
     def _attribute_by_fd(self, call: Call) -> Model:
         found = call.by_fd(0)
@@ -341,6 +345,13 @@ class Facts:
         result = yield
         if result == 0 and found.what == OBJECT:
             self.say("META", found.path, ATTRIBUTES_BY_FD[call.name])
+        elif ATTRIBUTES_BY_FD[call.name] == XATTR:
+            self.saw("XATTR_READ", found)
+            self._copied_up(call, found, result)
+
+    def _copied_up(self, call: Call, found: Found, result: int) -> None:
+        if result in (-errno.ENODATA, -errno.EEXIST) and "set" in call.name and found.what == OBJECT:
+            self.say("META", found.path, 0)
 
     def _umask(self, _: Call) -> Model:
         self.say("UMASK")

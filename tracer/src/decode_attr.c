@@ -1,6 +1,7 @@
 /* chmod, chown, utimes, setxattr and their relatives, by name and by descriptor. */
 #include "decode.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -47,11 +48,23 @@ static void searching_changed(struct tracer *t, const struct pending *call)
 		name_changed(t, call->first);
 }
 
+/* An attribute that can't be removed is not there, and one that can't be made is: whoever fails has looked (setxattr(2)).
+ * To set one, the overlay copies the object up first, and leaves the copy. */
+static void failure_tells(struct tracer *t, const struct pending *call, int64_t result)
+{
+	if (result >= 0 || call->row->param != META_XATTR || call->first.what != FOUND_OBJECT)
+		return;
+	out_saw(t->out, EV_XATTR_READ, call->first.path);
+	if ((result == -ENODATA || result == -EEXIST) && !strstr(call->row->name, "remove"))
+		out_meta(t->out, call->first.path, 0);
+}
+
 void attr_leave(struct tracer *t, struct task *task, int64_t result)
 {
 	struct pending *call = &task->pending;
 
 	searching_changed(t, call);
+	failure_tells(t, call, result);
 	if (result >= 0 && call->first.what == FOUND_OBJECT)
 		out_meta(t->out, call->first.path, what_is_set(t, task));
 	else if (result >= 0 && call->first.what != FOUND_NAMELESS)
@@ -73,6 +86,7 @@ void attr_fd_leave(struct tracer *t, struct task *task, int64_t result)
 	struct pending *call = &task->pending;
 
 	searching_changed(t, call);
+	failure_tells(t, call, result);
 	if (result >= 0 && call->first.what == FOUND_OBJECT)
 		out_meta(t->out, call->first.path, what_is_set(t, task));
 }
