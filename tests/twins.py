@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mulligan import Drop, Replace, Session
 from mulligan.model.keys import LINKS, Key
+from mulligan.model.policy import DEFAULT_POLICY
 from mulligan.states import build_tree
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from mulligan import Record, Report
     from mulligan.model.change import Change
+    from mulligan.model.policy import Policy
     from mulligan.model.tree import Tree
 
 COARSE_NS = 10_000_000  # the clock of files may be so much behind
@@ -50,6 +52,7 @@ def repaired(
     *,
     project: Path | None = None,
     but: str = "^$",
+    policy: Policy = DEFAULT_POLICY,
 ) -> Report:
     """Run a history, repair it by the changes (by number from 0: another action, or None for none), and compare with its twin.
 
@@ -65,7 +68,7 @@ def repaired(
             assertions: list[Change] = []
             for number, instead in changes.items():
                 assertions.append(Drop(ids[number]) if instead is None else Replace(ids[number], instead.command))
-            report = session.apply(session.plan(*assertions), keep_going=True)
+            report = session.apply(session.plan(*assertions, policy=policy), keep_going=True)
             expected = [_run(twin, one) for one in corrected if one is not None]
             assert [said(record) for record in session.log()[1:]] == [said(record) for record in expected]
             assert tree_of(session, but) == tree_of(twin, but)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from mulligan.commit import CommitReport, commit
-from mulligan.errors import NotFoundError, RepairFailedError, UsageError
+from mulligan.errors import ConflictError, NotFoundError, RepairFailedError, UsageError
 from mulligan.history.journal import NEW
 from mulligan.history.lineage import Why, explain
 from mulligan.history.store import SessionRow, Store, default_home
@@ -35,6 +35,7 @@ from mulligan.repair.planner import build_plan
 from mulligan.repair.pool import Pool
 from mulligan.repair.replay import Replay
 from mulligan.repair.walk import Pass
+from mulligan.repair.schedule import patch_path
 from mulligan.runner import Runner
 from mulligan.sandbox.base import Base, decode_base, encode_base
 from mulligan.sandbox.bases import build_base
@@ -313,14 +314,36 @@ class Session:
         keep_going: bool = False,
         progress: Progress | None = None,
         on_wait: Callable[[], None] | None = None,
+        extend: bool = False,
     ) -> Report:
         """Carry a plan out: replay what must run again in its own slots, keep the rest, publish the new history.
 
         A replay that fails where it had succeeded (or a replacement that fails) stops the repair, and the head stays
-        where it was, unless `keep_going`. Raises ConflictError when the head moved since the plan was made.
+        where it was, unless `keep_going`. Raises ConflictError when the head moved since the plan was made; with `extend`,
+        when it did otherwise than by actions added at the end, which then are part of the repair.
         """
-        equality = Equality(plan.policy.equivalences)
-        with self._store.locked(self.name, on_wait), self._runner.attempt(equality) as attempt:
+        with self._store.locked(self.name, on_wait):
+            while True:
+                plan = self._extended(plan) if extend else plan
+                try:
+                    return self._carry_out(plan, keep_going=keep_going, progress=progress)
+                except ConflictError:
+                    if not extend or self.head == plan.head:
+                        raise
+
+    def _extended(self, plan: Plan) -> Plan:
+        """The plan for the present history, to which actions were added since it was made. Raises ConflictError."""
+        if self.head == plan.head:
+            return plan
+        old, new = self._store.journal.chain(plan.head), self.log()
+        added = [record.layer.manifest.paths for record in new[len(old) :]]
+        moved = (c for c in plan.changes if isinstance(c, Patch) and c.at is None and any(patch_path(c) in p for p in added))
+        if [r.record_id for r in old] != [r.record_id for r in new[: len(old)]] or any(moved):
+            self._store.expect_head(self.name, plan.head)
+        return self.plan(*plan.changes, policy=plan.policy)
+
+    def _carry_out(self, plan: Plan, *, keep_going: bool, progress: Progress | None) -> Report:
+        with self._runner.attempt(Equality(plan.policy.equivalences)) as attempt:
             self._store.expect_head(self.name, plan.head)
             replay = Replay(
                 plan,
@@ -344,8 +367,8 @@ class Session:
             return replace(report, head=done.head, records=tuple(r.record_id for r in done.records))
 
     def repair(self, *changes: Change, policy: Policy = DEFAULT_POLICY, keep_going: bool = False) -> Report:
-        """Plan and apply in one call. Raises RepairFailedError when a replay failed."""
-        report = self.apply(self.plan(*changes, policy=policy), keep_going=keep_going)
+        """Plan and apply in one call; actions added meanwhile are part of it. Raises RepairFailedError when a replay failed."""
+        report = self.apply(self.plan(*changes, policy=policy), keep_going=keep_going, extend=True)
         if not report.applied:
             raise RepairFailedError(
                 f"repair of session {self.name}: {describe_failure(report)}; the head did not move",

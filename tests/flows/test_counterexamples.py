@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mulligan import Drop, Replace, Session
+from mulligan import Drop, Patch, Replace, Session
+from mulligan.errors import ConflictError
+from mulligan.model.action import Action, LaunchContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -213,6 +215,27 @@ def test_row_16_moving_a_folder_of_a_lower_layer(begin: Callable[[str], History]
     assert h.session.files.read("/workspace/new/f") == "good\n"
 
 
+def test_row_18_a_replay_writes_what_a_later_action_wrote(begin: Callable[[str], History]) -> None:
+    """A replay stands in its own slot: what a later, kept action wrote over it stays."""
+    h = begin("echo 0 > n")
+    t, _, look = h.run("cat n > /dev/null; echo 1 > f", "echo 2 > f", "cat f")
+    new = "cat n > /dev/null; echo 3 > f"
+    report = h.repair(Replace(t, new), rerun=[new, "echo 2 > f", "cat f"])
+    assert report.ran == (t,)
+    assert h.session.record(look).stdout == "2\n"
+    assert h.session.files.read("/workspace/f") == "2\n"
+
+
+def test_row_19_a_replay_sees_nothing_of_later_actions(begin: Callable[[str], History]) -> None:
+    """A replay reads what stood there before its slot, not what a later, kept action made of it."""
+    h = begin("echo old > cfg; echo 0 > n")
+    a, t, c = h.run("echo 1 > n", "cat n cfg", "echo new > cfg")
+    report = h.repair(Replace(a, "echo 2 > n"), rerun=["echo 2 > n", "cat n cfg", "echo new > cfg"])
+    assert report.ran == (a, t)
+    assert c in report.kept
+    assert h.session.record(t).stdout == "2\nold\n"
+
+
 def test_row_21_only_the_output_differs(begin: Callable[[str], History]) -> None:
     """Who declared an action's output as input runs again when only its stdout differs; who declared its status does not."""
     h = begin("true")
@@ -282,6 +305,70 @@ def test_row_36_a_second_repair(begin: Callable[[str], History]) -> None:
     assert changed.applied
     assert {b, c} <= set(changed.ran)
     assert h.session.record(c).stdout == "BB\n"
+
+
+def test_row_38_an_action_added_between_plan_and_repair(begin: Callable[[str], History]) -> None:
+    """A plan of a head that has moved on is refused and loses nothing; a repair takes in what was added at the end."""
+    h = begin("echo 0 > n")
+    (a,) = h.run("echo 1 > n")
+    plan = h.session.plan(Replace(a, "echo 2 > n"))
+    (b,) = h.run("cat n")
+    before, head = h.session.log(), h.session.head
+    with pytest.raises(ConflictError):
+        h.session.apply(plan)
+    assert (h.session.head, h.session.log()) == (head, before)
+    report = h.session.apply(plan, extend=True)
+    assert report.ran == (a, b)
+    assert [(r.id, r.stdout) for r in h.session.log()[1:]] == [(a, ""), (b, "2\n")]
+
+
+def test_row_38_a_head_that_moved_otherwise(begin: Callable[[str], History]) -> None:
+    """A repair takes in only what was added at the end: never what was rolled back, repaired, or written where a patch belongs."""
+    h = begin("echo 0 > n")
+    a, b = h.run("echo 1 > n", "cat n")
+    plan = h.session.plan(Replace(a, "echo 2 > n"))
+    patch = h.session.plan(Patch("n", b"3\n"))
+    h.run("echo 4 > n")
+    with pytest.raises(ConflictError):
+        h.session.apply(patch, extend=True)
+    h.session.repair(Replace(b, "cat n; true"))
+    for moved in (lambda: None, lambda: h.session.rollback(a)):
+        moved()
+        head = h.session.head
+        with pytest.raises(ConflictError):
+            h.session.apply(plan, extend=True)
+        assert h.session.head == head
+
+
+def test_row_38_an_action_added_during_a_repair(begin: Callable[[str], History]) -> None:
+    """Whoever adds an action past the lock makes the compare-and-swap fail; the action is kept, and a repair goes on with it."""
+    h = begin("echo 0 > n")
+    a, b = h.run("echo 1 > n", "cat n")
+    added: list[str] = []
+
+    def add(action: str, *_: object) -> None:
+        if action == b and len(added) < 2:
+            added.append(append_past_the_lock(h.session, "cat n"))
+
+    head = h.session.head
+    with pytest.raises(ConflictError):
+        h.session.apply(h.session.plan(Replace(a, "echo 2 > n")), progress=add)
+    assert [r.id for r in h.session.log()[1:]] == [a, b, *added]
+    assert h.session.head != head
+    report = h.session.apply(h.session.plan(Replace(a, "echo 2 > n")), progress=add, extend=True)
+    assert report.ran == (a, b, *added)
+    assert [r.stdout for r in h.session.log()[1:]] == ["", "2\n", "2\n", "2\n"]
+
+
+def append_past_the_lock(session: Session, text: str) -> str:
+    """Add an action as one would who takes no lock; its id."""
+    with Session.open(session.name, home=session.home) as other, other._runner.attempt() as attempt:
+        head, journal = other.head, other._store.journal
+        action = Action(journal.next_action_id(other.name), shell=text)
+        record = other._runner.execute(action, LaunchContext(other.base.env), other._layer_ids(head))
+        journal.append(other.name, head, record)
+        attempt.keep()
+        return action.id
 
 
 def test_row_43_overwriting_keeps_the_mode(begin: Callable[[str], History]) -> None:

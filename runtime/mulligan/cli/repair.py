@@ -149,7 +149,11 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
             return
         with Progress("repairing") as progress:
             report = opened.apply(
-                plan, keep_going=keep_going, progress=telling(progress), on_wait=lambda: say_waiting(opened.name)
+                plan,
+                keep_going=keep_going,
+                progress=telling(progress),
+                on_wait=lambda: say_waiting(opened.name),
+                extend=True,
             )
         if as_json:
             caller.print_json(report_json(report))
