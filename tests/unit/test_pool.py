@@ -29,6 +29,7 @@ class Began:
         self.begun, self.may_end = threading.Event(), threading.Event()
 
     def __call__(self, asked: Asked) -> int:
+        """Do it."""
         self.begun.set()
         while not asked():
             if self.may_end.wait(0.001):
