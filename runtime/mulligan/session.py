@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
+from mulligan.asked import check_keys, check_lists, check_texts, command_of, placed, placed_target
 from mulligan.commit import CommitReport, commit
 from mulligan.errors import ConflictError, NotFoundError, RepairFailedError, UsageError
 from mulligan.history.journal import NEW
@@ -24,8 +25,8 @@ from mulligan.model.action import Action, LaunchContext
 from mulligan.model.change import Patch
 from mulligan.model.equivalence import Equality
 from mulligan.model.ids import ActionId, LayerId, check_host_path, shown
-from mulligan.model.keys import DIR, OUT, PATH_KINDS, parse_key
-from mulligan.model.outputs import check_out, writer_of
+from mulligan.model.keys import OUT, parse_key
+from mulligan.model.outputs import writer_of
 from mulligan.model.plan import describe_failure
 from mulligan.model.policy import DEFAULT_POLICY
 from mulligan.model.tree import Tree
@@ -34,8 +35,8 @@ from mulligan.repair.hints import find_hints
 from mulligan.repair.planner import build_plan
 from mulligan.repair.pool import Pool
 from mulligan.repair.replay import Replay
-from mulligan.repair.walk import Pass
 from mulligan.repair.schedule import patch_path
+from mulligan.repair.walk import Pass
 from mulligan.runner import Runner
 from mulligan.sandbox.base import Base, decode_base, encode_base
 from mulligan.sandbox.bases import build_base
@@ -44,7 +45,7 @@ from mulligan.sandbox.layer import LayerStore
 from mulligan.states import WORKSPACE, Files, absolute, build_tree, find_differences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -113,7 +114,7 @@ class Session:
         is the environment whose PATH tells which programs the host base offers (default: this process's).
         Raises AlreadyExistsError, NotFoundError (base), UsageError (import that can't be read), HostError.
         """
-        _check_texts([], env or {})
+        check_texts([], env or {})
         with ExitStack() as cleanup:
             store = cleanup.enter_context(Store.open(_store_folder(home)))
             store.refuse_taken(name)
@@ -191,10 +192,10 @@ class Session:
         with `check` it raises ActionFailedError (after it was recorded). Raises HostError or TracerError when the action
         could not be run or traced: then nothing of it is kept.
         """
-        _check_texts(command, env or {})
-        _check_lists(labels=labels, reads=reads, writes=writes)
-        _check_keys(reads)
-        _check_keys(writes, written=True)
+        check_texts(command, env or {})
+        check_lists(labels=labels, reads=reads, writes=writes)
+        check_keys(reads)
+        check_keys(writes, written=True)
         if timeout is not None and not 0 < timeout <= LONGEST_TIMEOUT_S:
             raise UsageError(
                 f"timeout {timeout:g}: it is no time to wait", remedy="give seconds above 0, at most a year of them"
@@ -215,7 +216,7 @@ class Session:
                 labels=tuple(labels),
                 reads=tuple(reads),
                 writes=tuple(writes),
-                **_command(command),
+                **command_of(command),
             )
             record = self._runner.execute(action, launch, self._layer_ids(head), on_stdout=on_stdout, on_stderr=on_stderr)
             record = self._store.journal.append(self.name, head, record, self._runner.seen([record])).record
@@ -275,7 +276,7 @@ class Session:
         """
         records = self.log()
         if target not in {r.id for r in records} and not _ACTION_ID.fullmatch(target):
-            target = _placed_target(target)
+            target = placed_target(target)
         why = explain(records, target, self._bottom_layers(), find_hints(records))
         if not why.data.get("steps", True) and not self.files.exists(target):
             raise NotFoundError(f"why {target!r}: it does not exist in this state, and no action made it or relied on it")
@@ -480,61 +481,3 @@ class Session:
 
 def _store_folder(home: Path | str | None) -> Path:
     return Path(home) if home else default_home(os.environ)
-
-
-def _check_texts(command: str | Sequence[str], env: Mapping[str, str]) -> None:
-    """Refuse what no program can be given, before anything runs."""
-    for name in env:
-        if not name or "=" in name:
-            raise UsageError(f"env {name!r}: no variable can have this name")
-    given: list[object] = [command] if isinstance(command, str) else [*command]
-    for text in (*given, *env, *env.values()):
-        if not isinstance(text, str):
-            raise UsageError(f"run with {text!r}: it is no text", remedy="give arguments and variables as str")
-        if "\0" in text:
-            raise UsageError(f"run with {text!r}: it holds a NUL byte, which no program can be given")
-
-
-def _check_lists(**lists: Sequence[str]) -> None:
-    for name, words in lists.items():
-        if isinstance(words, str):
-            raise UsageError(f"{name} {words!r}: a list is wanted", remedy=f"give {name}=[{words!r}]")
-
-
-def _check_keys(keys: Iterable[str], *, written: bool = False) -> None:
-    """Refuse a declared key that could not be read again when the action is repaired."""
-    for text in keys:
-        try:
-            key = parse_key(text)
-            if key.kind == OUT:
-                check_out(key.name)
-        except ValueError as error:
-            raise UsageError(f"declare {text!r}: {error}") from error
-        if written and key.kind == OUT:
-            raise UsageError(f"declare {text!r} as written: an action's output is its own, and needs no declaration")
-
-
-def _command(command: str | Sequence[str]) -> dict[str, Any]:
-    if isinstance(command, str):
-        return {"shell": command}
-    if not command:
-        raise UsageError("run an empty command: there is nothing to run", remedy="give a program and its arguments")
-    return {"argv": tuple(command)}
-
-
-def _placed_target(target: str) -> str:
-    """What `why` is asked of: a variable's key, or the absolute path of a path or of a path's key."""
-    with suppress(ValueError):
-        key = parse_key(target)
-        if key.kind not in (*PATH_KINDS, DIR):
-            return target
-        if key.name.startswith("/"):
-            return key.name
-    return absolute(target)
-
-
-def placed(change: Change) -> Change:
-    """The change with the path of a patch made absolute."""
-    if isinstance(change, Patch) and not change.key.startswith("dat:"):
-        return replace(change, key=absolute(change.key))
-    return change

@@ -87,8 +87,9 @@ class FakeSession:
         step = Step(ActionId("a1"), "must_rerun", (Reason("read_changed", "dat:/workspace/x\n", "a0"),))
         return Plan(self.name, 4, changes, (step,))
 
-    def apply(self, plan, *, keep_going, progress, on_wait):  # noqa: ARG002 - the real one's signature
+    def apply(self, plan, *, keep_going, progress, on_wait, extend):  # noqa: ARG002 - the real one's signature
         """A report."""
+        assert extend, "actions that are added meanwhile are part of it"
         self.asked.append(("apply", keep_going))
         progress(ActionId("a1"), "rerun", 1, 1)
         failures = () if self.report_applied else (a_record(Outcome(4, None, stderr=b"one\n\x1b[31mtwo\n"), "other"),)
