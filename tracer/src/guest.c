@@ -15,6 +15,7 @@
 #include "filter.h"
 #include "kernel.h"
 #include "message.h"
+#include "preload.h"
 
 enum { CHANNEL = 3 };
 
@@ -104,7 +105,7 @@ static int keep_standard_streams(int *channel, struct failure *failure)
         return 0;
 }
 
-static int prepare(const struct spec *spec, const struct ids *ids, int *channel, struct failure *failure)
+static int prepare(struct spec *spec, const struct ids *ids, int *channel, struct failure *failure)
 {
         struct message answer;
         /* C is not dumpable, and G began as its copy. Its /proc files would be root's, out of reach for a T that is root
@@ -121,6 +122,8 @@ static int prepare(const struct spec *spec, const struct ids *ids, int *channel,
         failed = take_identity(spec, ids, failure);
         if (!failed)
                 failed = keep_standard_streams(channel, failure);
+        if (!failed && spec->handoff)
+                failed = preload_prepare(spec, failure);
         if (!failed && !spec->untraced) {
                 failed = filter_install();
                 if (failed)
@@ -129,7 +132,7 @@ static int prepare(const struct spec *spec, const struct ids *ids, int *channel,
         return failed;
 }
 
-_Noreturn void guest_run(const struct spec *spec, const struct ids *ids, int channel)
+_Noreturn void guest_run(struct spec *spec, const struct ids *ids, int channel)
 {
         struct failure failure = {.operation = ""};
         int ready = MESSAGE_READY;

@@ -5,4 +5,4 @@
 #include "spec.h"
 
 /* Takes the guest's identity, gives up all else, waits to be traced, and execs; never returns. */
-_Noreturn void guest_run(const struct spec *spec, const struct ids *ids, int channel);
+_Noreturn void guest_run(struct spec *spec, const struct ids *ids, int channel);

@@ -26,7 +26,7 @@ struct launched {
 };
 
 struct launch_request {
-        const struct spec *spec;
+        struct spec *spec;
         const struct ids *ids;
         int control_fd;      /* ends it all early: control.h */
         char *const *argv;   /* T's own, which C overwrites */

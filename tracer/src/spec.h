@@ -63,6 +63,7 @@ struct spec {
         size_t env_count;
 
         bool walk;
+        bool handoff;  /* the command is a shell that hands on what it exports */
         bool untraced; /* for measurements: the same sandbox without filter and tracer */
         bool ended;
 };

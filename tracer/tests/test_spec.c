@@ -49,7 +49,7 @@ static void takes_all_operations(void)
         struct spec spec;
 
         accepts(LIST(HEAD BODY "ro-bind\0/usr\0/usr\0tmpfs\0/run\0" "1755\0" "4096\0proc\0/proc\0" "dev\0/dev\0hostname\0box\0"
-                     "rlimit\0nofile\0" "100\0unlimited\0walk\0" "1\0" "trace\0" "0\0umask\0" "077\0" "env\0A=1\0env\0B=\0arg\0sh\0arg\0\0" "arg\0x y\0end"),
+                     "rlimit\0nofile\0" "100\0unlimited\0walk\0" "1\0" "trace\0" "0\0umask\0" "077\0handoff\0" "1\0" "env\0A=1\0env\0B=\0arg\0sh\0arg\0\0" "arg\0x y\0end"),
                 &spec);
         CHECK(spec.range_count == 1 && spec.ranges[0].outside == 100000 && spec.ranges[0].count == 65536);
         CHECK(spec.lower_count == 2 && strcmp(spec.lowers[0], "/a") == 0 && strcmp(spec.lowers[1], "/b") == 0);
@@ -62,7 +62,7 @@ static void takes_all_operations(void)
         CHECK(spec.limits[0].value.rlim_cur == 100 && spec.limits[0].value.rlim_max == RLIM_INFINITY);
         CHECK(spec.argc == 3 && strcmp(spec.argv[1], "") == 0 && strcmp(spec.argv[2], "x y") == 0 && !spec.argv[3]);
         CHECK(spec.env_count == 2 && strcmp(spec.envp[1], "B=") == 0 && !spec.envp[2]);
-        CHECK(spec.walk && spec.untraced && spec.umask == 077);
+        CHECK(spec.walk && spec.untraced && spec.umask == 077 && spec.handoff);
         spec_free(&spec);
 }
 
@@ -71,7 +71,7 @@ static void gives_an_empty_environment(void)
         struct spec spec;
 
         accepts(LIST(HEAD BODY TAIL), &spec);
-        CHECK(spec.env_count == 0 && spec.envp && !spec.envp[0] && !spec.walk && !spec.untraced && spec.umask == 022);
+        CHECK(spec.env_count == 0 && spec.envp && !spec.envp[0] && !spec.walk && !spec.untraced && spec.umask == 022 && !spec.handoff);
         spec_free(&spec);
 }
 

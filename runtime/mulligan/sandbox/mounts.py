@@ -38,12 +38,14 @@ def build_mounts(base: Base, lowers: Sequence[str], upper: str, work: str) -> li
     return ops
 
 
-def build_command(base: Base, limits: Limits, argv: Sequence[str], launch: LaunchContext) -> list[Op]:
+def build_command(base: Base, limits: Limits, argv: Sequence[str], launch: LaunchContext, *, handoff: bool = False) -> list[Op]:
     """The operations that say what runs, as whom, within which limits."""
     ops: list[Op] = [("rlimit", name, value, value) for name, value in limits.rlimits()]
     ops += [("cwd", launch.cwd), ("umask", f"0{launch.umask:o}"), ("uid", str(base.ids.uid), str(base.ids.gid))]
     ops += [("arg", argument) for argument in argv]
     ops += [("env", f"{name}={value}") for name, value in sorted(launch.env.items())]  # in one order, whoever set them
+    if handoff:
+        ops.append(("handoff", "1"))
     return ops
 
 

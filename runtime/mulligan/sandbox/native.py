@@ -9,10 +9,10 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mulligan.errors import HostError
+from mulligan.errors import HostError, MulliganError
 from mulligan.sandbox.limits import Limits
 from mulligan.sandbox.mounts import MAX_LOWERS, build_command, build_mounts, build_spec
-from mulligan.sandbox.shell import build_shell
+from mulligan.sandbox.shell import build_shell, can_be_loaded
 from mulligan.sandbox.tracer import TRACER, Streams, Trace, run_traced
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class NativeSandbox:
         self.limits = limits or Limits()
         self._traced = traced
         self._program = program
+        self._loadable: bool | None = None
 
     def run(
         self,
@@ -62,7 +63,8 @@ class NativeSandbox:
         launch = replace(launch, env={**launch.env, **action.env}, cwd=action.cwd or launch.cwd)
         base = replace(self.base, binds=tuple(bind for bind in self.base.binds if os.path.exists(bind[0])))
         ops = build_mounts(base, lowers, str(layer.upper), str(layer.work))
-        ops += build_command(self.base, self.limits, self.argv(action), launch)
+        loaded = action.shell is not None and self._loads(stack)
+        ops += build_command(self.base, self.limits, self.argv(action, loaded=loaded), launch, handoff=loaded)
         ids = self.base.ids
         owner = None if ids.rootless else (ids.on_disk(ids.uid), ids.on_disk(ids.gid))
         streams = Streams(on_stdout=on_stdout, on_stderr=on_stderr, owner=owner)
@@ -75,9 +77,18 @@ class NativeSandbox:
             program=self._program,
         )
 
-    def argv(self, action: Action) -> Sequence[str]:
+    def _loads(self, stack: Stack) -> bool:
+        """Whether what hands on can be loaded into the shell, as it is in the state of the first shell action run here."""
+        if self._loadable is None:
+            try:
+                self._loadable = can_be_loaded(stack.read(self.base.shell))
+            except MulliganError:
+                self._loadable = False  # the shell is not there, or can't be read: the action will say so
+        return self._loadable
+
+    def argv(self, action: Action, *, loaded: bool = False) -> Sequence[str]:
         """The program and its arguments: an action is argv, or shell text for the base's shell."""
         assert action.kind == "run", action.kind
         if action.shell is not None:
-            return build_shell(self.base.shell, action.shell)
+            return build_shell(self.base.shell, action.shell, loaded=loaded)
         return action.argv

@@ -19,6 +19,8 @@ def remedy_for(operation: str, number: int) -> str:
         return "keep the store on a file system that overlayfs can write to (ext4, xfs, btrfs, tmpfs): set MULLIGAN_HOME"
     if operation == "mount" and number in (errno.EPERM, errno.EACCES):
         return "mounting is refused here; inside a container, allow it in its security profile"
+    if operation == "handoff":
+        return "a memory file can't be run here: see `sysctl vm.memfd_noexec`, which must be 0 or 1"
     if operation in ("ptrace", "seize", "trace"):
         return "ptrace is refused here: see kernel.yama.ptrace_scope, and the container's seccomp profile"
     return "`mulligan doctor` shows what this machine offers"
