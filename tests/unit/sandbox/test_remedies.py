@@ -28,6 +28,7 @@ def test_refused_namespaces_name_the_switch(monkeypatch: pytest.MonkeyPatch, swi
 def test_other_refusals_have_remedies_too() -> None:
     """Overlay, ptrace and used-up resources each have theirs; whatever else leads to doctor."""
     assert "MULLIGAN_HOME" in remedies.remedy_for("overlay", errno.EINVAL)
+    assert "memfd_noexec" in remedies.remedy_for("handoff", errno.EACCES)
     assert "yama" in remedies.remedy_for("ptrace", errno.EPERM)
     assert "resource" in remedies.remedy_for("launch", errno.ENOMEM)
     assert "doctor" in remedies.remedy_for("whatever", errno.EIO)
