@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mulligan.model.policy import Equivalence as Equivalence
     from mulligan.model.policy import Policy as Policy
     from mulligan.model.record import Record as Record
+    from mulligan.repair.refiners import register_refiner as register_refiner
     from mulligan.session import ActionFailedError as ActionFailedError
     from mulligan.session import Session as Session
 
@@ -51,6 +52,7 @@ _HOME_OF: Final = {
     "Report": "mulligan.model.plan",
     "Policy": "mulligan.model.policy",
     "Equivalence": "mulligan.model.policy",
+    "register_refiner": "mulligan.repair.refiners",
     "MulliganError": "mulligan.errors",
     "UsageError": "mulligan.errors",
     "NotFoundError": "mulligan.errors",

@@ -1,6 +1,6 @@
 """What a caller asks for: checked before anything runs, and put into the form in which it is recorded.
 
-Knows keys, paths and changes. Must not know sessions.
+Knows keys, parts of files, paths and changes. Must not know sessions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from mulligan.errors import UsageError
 from mulligan.model.change import Patch
 from mulligan.model.keys import DIR, OUT, PATH_KINDS, parse_key
 from mulligan.model.outputs import check_out
+from mulligan.model.part import split_part
+from mulligan.repair.refiners import check_part
 from mulligan.states import absolute
 
 if TYPE_CHECKING:
@@ -50,6 +52,9 @@ def check_keys(keys: Iterable[str], *, written: bool = False) -> None:
                 check_out(key.name)
         except ValueError as error:
             raise UsageError(f"declare {text!r}: {error}") from error
+        part = split_part(key)
+        if part is not None and not written:
+            check_part(part)
         if written and key.kind == OUT:
             raise UsageError(f"declare {text!r} as written: an action's output is its own, and needs no declaration")
 

@@ -34,6 +34,7 @@ from mulligan.repair.envreads import EnvReads
 from mulligan.repair.hints import find_hints
 from mulligan.repair.planner import build_plan
 from mulligan.repair.pool import Pool
+from mulligan.repair.refiners import same_part
 from mulligan.repair.replay import Replay
 from mulligan.repair.schedule import patch_path
 from mulligan.repair.walk import Pass
@@ -306,6 +307,7 @@ class Session:
             head=row.head,
             policy=policy,
             content=self._layers.read,
+            same_part=same_part,
         )
 
     def apply(
@@ -357,6 +359,7 @@ class Session:
                 reads_variable=self._env_reads.reads,
                 next_id=lambda ahead: self._store.journal.next_action_id(self.name, ahead),
                 content=self._layers.read,
+                same_part=same_part,
                 pool=Pool(jobs) if (jobs := plan.policy.jobs or len(os.sched_getaffinity(0))) > 1 else None,
             )
             report, records = replay.run(keep_going=keep_going, progress=progress)

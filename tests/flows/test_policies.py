@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -119,3 +120,24 @@ def test_row_23_an_equivalence_cuts_it_off(session: Session, made: str) -> None:
     assert session.run("cat n.txt").stdout == after
     report = session.repair(Replace("a1", "echo other > n.txt"), policy=policy)
     assert report.ran == ("a1", "a2", "a3", "a4", "a5", "a6", "a7")
+
+
+INSERT = "python3 -I -c \"import sqlite3; d = sqlite3.connect('shop.db'); d.execute('INSERT INTO {} VALUES (?)', ({},)); d.commit()\""
+SELECT = "python3 -I -c \"import sqlite3; print(sqlite3.connect('shop.db').execute('SELECT * FROM {}').fetchall())\""
+
+
+@pytest.mark.skipif(not os.path.exists("/usr/bin/python3"), reason="there is no Python in the base")
+def test_row_33_two_tables_of_one_file(session: Session) -> None:
+    """Two tables are one file: who read the one runs again for the other, unless it declared its part; a writer always does."""
+    session.run("python3 -I -c \"import sqlite3; d = sqlite3.connect('shop.db'); d.execute('CREATE TABLE a (x)');"
+                " d.execute('CREATE TABLE b (x)'); d.commit()\"", check=True)  # fmt: skip
+    session.run(INSERT.format("a", 1), check=True)
+    whole = session.run(SELECT.format("b"), check=True).id
+    part = session.run(SELECT.format("b"), reads=["dat:/workspace/shop.db#table:b"], check=True).id
+    other = session.run(SELECT.format("a"), reads=["dat:/workspace/shop.db#table:a"], check=True).id
+    writer = session.run(INSERT.format("b", 3), reads=["dat:/workspace/shop.db#table:b"], check=True).id
+    report = session.repair(Replace("a2", INSERT.format("a", 2)))
+    assert report.ran == ("a2", whole, other, writer)
+    assert part in report.kept
+    assert session.record(other).stdout == "[(2,)]\n"
+    assert session.run(SELECT.format("b")).stdout == "[(3,)]\n"

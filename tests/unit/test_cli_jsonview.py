@@ -74,7 +74,7 @@ def test_a_signal_is_a_name():
 def test_show_has_the_documented_shape():
     """`show --json` has action, outcome, footprint and layer; the footprint at least the documented members."""
     out = jsonview.show_json(record())
-    assert list(out) == ["action", "outcome", "outputs", "footprint", "layer"]
+    assert list(out) == ["action", "outcome", "outputs", "footprint", "umask", "layer"]
     assert out["layer"] == "l1"
     documented = {
         "saw", "missed", "listed", "executed", "linked", "wrote", "removed", "connected", "launch_env", "complete",

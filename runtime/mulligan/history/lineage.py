@@ -15,6 +15,7 @@ from mulligan.errors import NotFoundError
 from mulligan.model.ids import ActionId, b64, is_utf8, parent, shown
 from mulligan.model.keys import DIR, ENT, ENV, MEM, MODE, NET, OUT, SEARCH, STORED, TELLING, Key, parse_key
 from mulligan.model.outputs import writer_of
+from mulligan.model.part import whole_of
 from mulligan.model.tree import Tree, touched_kinds
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class _Writers:
             return self._declared.get(key) or [BASE]
         if key.kind == DIR:
             return sorted(set(self._named.get(key.name, {}).values())) or [BASE]
+        key = whole_of(key)
         kind = MODE if key.kind == SEARCH else key.kind
         writer = self._set.get(key.name, {}).get(kind)
         return [writer if writer is not None else BASE]
@@ -256,7 +258,7 @@ def _of_path(records: Sequence[Record], path: str, bottom: Iterable[Layer]) -> W
     rows: list[tuple[str, str, str, Reliance | None]] = []  # action, what it did, of whom, by what
     said: dict[str, list[Reliance]] = {}
     for one in reliances(records, bottom):
-        if one.key.name == path and one.key.kind in (*STORED, DIR, SEARCH):
+        if whole_of(one.key).name == path and one.key.kind in (*STORED, DIR, SEARCH):
             said.setdefault(one.reader, []).append(one)
     for record in records:
         for one in said.get(record.id, ()):

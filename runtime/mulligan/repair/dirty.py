@@ -116,15 +116,25 @@ class Dirty:
         for path in [path for path in self._kinds if any(folder in folders for folder in prefixes(path))]:
             self.clear(path)
 
-    def hits(self, footprint: Footprint, old: Tree, search_differs: Callable[[str], bool], *, exact: bool = True) -> list[Key]:
+    def hits(
+        self,
+        footprint: Footprint,
+        old: Tree,
+        search_differs: Callable[[str], bool],
+        *,
+        exact: bool = True,
+        waived: Collection[str] = (),
+    ) -> list[Key]:
         """The dirty keys that the footprint relied on, the most telling one of each path. `old` is the state it saw.
 
-        When what differs is known exactly, that a file is there or not tells more than its content.
+        When what differs is known exactly, that a file is there or not tells more than its content. Of the files in `waived`
+        content, size and time are no matter.
         """
         order = (ENT, *TELLING) if exact else TELLING
         found: dict[str, set[KeyKind]] = {}
         sets = [(paths, kinds) for paths, kinds in footprint.sets() if paths]
-        for path, dirty in self._kinds.items():
+        for path, differing in self._kinds.items():
+            dirty = differing - {DAT, MTIME} if path in waived else differing
             for paths, kinds in sets:
                 if path in paths:
                     hit = {k for k in kinds if k in dirty or (k == SEARCH and _may_search(dirty) and search_differs(path))}

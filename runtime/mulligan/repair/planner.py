@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from mulligan.model.policy import Policy
     from mulligan.model.record import Record
     from mulligan.model.tree import Tree
+    from mulligan.repair.contents import Content, SamePart
     from mulligan.repair.dirty import SameBytes
     from mulligan.repair.schedule import Slot
-    from mulligan.repair.walk import Content, ReadsVariable
+    from mulligan.repair.walk import ReadsVariable
 
 __all__ = ["Pass", "build_plan"]
 
@@ -57,6 +58,7 @@ def build_plan(
     head: int = 0,
     policy: Policy = DEFAULT_POLICY,
     content: Content | None = None,
+    same_part: SamePart | None = None,
 ) -> Plan:
     """What these changes would do to each action of the history. Inserted patches have no step: they are among `changes`.
 
@@ -86,6 +88,7 @@ def build_plan(
             policy=policy,
             units=units,
             content=read,
+            same_part=same_part,
         )
         forecast = _Forecast(walk, maybe, by_target)
         steps = [step for slot in walk if (step := forecast.step(slot)) is not None]

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from mulligan.model.layer import Layer
     from mulligan.model.plan import Plan, Volatile
     from mulligan.model.tree import Tree
+    from mulligan.repair.contents import Content, SamePart
     from mulligan.repair.dirty import SameBytes
     from mulligan.repair.pool import Pool
     from mulligan.repair.schedule import Slot
-    from mulligan.repair.walk import Content, ReadsVariable
+    from mulligan.repair.walk import ReadsVariable
 
     # action, what is done with it ("run", "keep", "drop", "patch"), its number in the history, how many there are
     Progress = Callable[[ActionId, str, int, int], None]
@@ -102,6 +103,7 @@ class Replay:
         reads_variable: ReadsVariable | None = None,
         next_id: Callable[[int], ActionId],
         content: Content,
+        same_part: SamePart | None = None,
         pool: Pool[Record] | None = None,
     ) -> None:
         """With a pool several replays run at the same time; the result is that of one after the other."""
@@ -125,6 +127,7 @@ class Replay:
                 reads_variable=reads_variable,
                 policy=plan.policy,
                 content=content,
+                same_part=same_part,
                 forced=plan.forced,
                 units=units,
             )

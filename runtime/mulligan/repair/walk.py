@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING
 
 from mulligan.model.action import LaunchContext
 from mulligan.model.change import Drop, Patch, Replace, Rerun
-from mulligan.model.equivalence import LARGEST, Equality
 from mulligan.model.ids import ActionId, folders_above, parent
-from mulligan.model.keys import DIR, ENV, OUT, SEARCH, STORED, TELLING, Key, parse_key
+from mulligan.model.keys import DAT, DIR, ENV, OUT, SEARCH, STORED, TELLING, Key, parse_key
 from mulligan.model.outputs import differing_parts
+from mulligan.model.part import split_part
 from mulligan.model.plan import Reason, Step
 from mulligan.model.policy import DEFAULT_POLICY
 from mulligan.model.tree import Tree
+from mulligan.repair.contents import Contents
 from mulligan.repair.dirty import Causes, Dirty
 from mulligan.repair.schedule import build_schedule
 
@@ -34,18 +35,16 @@ if TYPE_CHECKING:
 
     from mulligan.model.change import Change
     from mulligan.model.footprint import Footprint
-    from mulligan.model.ids import LayerId
     from mulligan.model.keys import KeyKind
     from mulligan.model.layer import Layer, Manifest
     from mulligan.model.policy import Policy
     from mulligan.model.record import Record
-    from mulligan.model.tree import Node
+    from mulligan.repair.contents import Content, SamePart
     from mulligan.repair.dirty import SameBytes
     from mulligan.repair.schedule import Slot
 
     # record, name of a variable, the state that the action saw: whether it may have used the variable
     ReadsVariable = Callable[[Record, str, Tree], bool]
-    Content = Callable[[LayerId, str], bytes]
 
 MAX_WITNESSES = 16
 WORKING_FOLDER = "PWD"
@@ -74,6 +73,7 @@ class Pass:
         forced: Mapping[ActionId, Reason] | None = None,
         units: Mapping[str, str] | None = None,
         content: Content | None = None,
+        same_part: SamePart | None = None,
     ) -> None:
         self.slots = build_schedule(history, changes)
         self.policy = policy
@@ -89,9 +89,8 @@ class Pass:
         for layer in bottom:
             self._old.apply(layer.manifest, layer.id)
         self._new: Tree | None = None  # while nothing has changed, the two states are one tree
-        self._content = content
-        self._equality = Equality(policy.equivalences)
-        self._dirty = Dirty(self._equivalent if self._equality and content is not None else None)
+        self._contents = Contents(policy, content, same_part)
+        self._dirty = Dirty(self._contents.equivalent)
         self._old_launch = history[0].launch if history else first_launch
         self._causes = Causes()
         self._set_by: dict[str, str] = {}  # launch variable -> the slot since which it differs
@@ -329,24 +328,20 @@ class Pass:
         footprint = record.footprint
         if not footprint.complete and not self.clean:
             because.append(Reason("incomplete", note=f"its trace has a hole ({footprint.incomplete_because[0]})"))
-        hits = self._dirty.hits(footprint, self._old, lambda path: self._search_differs(path, footprint))
+        waived, parts = self._contents.refined(record, self._dirty, self._old, self.tree)
+        hits = self._dirty.hits(footprint, self._old, lambda path: self._search_differs(path, footprint), waived=waived)
         hits.sort(key=lambda key: (TELLING.index(key.kind), key.name))
         because += [Reason("read_changed", str(key), self._source(key)) for key in hits]
+        because += [Reason("declared", str(part), self._source(Key(DAT, part.path))) for part in parts]
         because += [Reason("declared", str(key), self._source(key)) for key in self._declared(footprint)]
         if self._base_changed:
             because += _base_witnesses(footprint, self._base_changed)
         return because
 
-    def _equivalent(self, path: str, a: Node, b: Node) -> bool:
-        """Whether the policy takes the two versions of a file for equal."""
-        if self._content is None or not self._equality.names(path) or max(a.size, b.size) > LARGEST:
-            return False
-        return self._equality.equal(path, self._content(a.provider, path), self._content(b.provider, path))
-
     def _declared(self, footprint: Footprint) -> list[Key]:
         """Declared inputs that differ. A declared variable is an input like every launch variable, and judged there."""
         keys = (parse_key(text) for text in footprint.declared_reads)
-        return [key for key in keys if self._declared_differs(key, footprint)]
+        return [key for key in keys if split_part(key) is None and self._declared_differs(key, footprint)]
 
     def _declared_differs(self, key: Key, footprint: Footprint) -> bool:
         if key.kind in ("env", "net", "out", "mem"):
