@@ -53,11 +53,12 @@ def repaired(
     project: Path | None = None,
     but: str = "^$",
     policy: Policy = DEFAULT_POLICY,
+    then: Sequence[Act] = (),
 ) -> Report:
     """Run a history, repair it by the changes (by number from 0: another action, or None for none), and compare with its twin.
 
     The twin shares the `start`, and the `project`, which lies at /workspace. The report's ids are a1 for the start, a2 for the
-    first action of the history. The bytes of the paths that match `but` are not compared.
+    first action of the history. The bytes of the paths that match `but` are not compared. `then` is run on both at the end.
     """
     name = f"t{os.urandom(6).hex()}"
     with Session.create(name, home=home, imports={str(project): "/workspace"} if project else {}) as session:
@@ -72,6 +73,8 @@ def repaired(
             expected = [_run(twin, one) for one in corrected if one is not None]
             assert [said(record) for record in session.log()[1:]] == [said(record) for record in expected]
             assert tree_of(session, but) == tree_of(twin, but)
+            for one in then:
+                assert said(_run(session, one)) == said(_run(twin, one))
             return report
 
 
