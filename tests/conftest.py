@@ -1,6 +1,7 @@
 """What all tests share: the host's features in the header, stores, compiled guests, and the check that nothing is left.
 
 A test that needs what this host lacks skips with the reason; with MULLIGAN_MUST_WORK=1 (set in CI) it fails instead.
+With MULLIGAN_STOPS_ONLY=1 every traced call is a stop, as on kernels that can't wake in place (tracer/src/notify.h).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mulligan.model.events import Incomplete, Killed
 from mulligan.model.fold import check_writes
 from mulligan.sandbox.hosts import HostFeatures
 from mulligan.sandbox.layer import OpenLayer
+from mulligan.sandbox.native import NativeSandbox
 from mulligan.sandbox.removal import settle
 from mulligan.sandbox.trees import remove_tree
 
@@ -60,6 +62,7 @@ def pytest_configure() -> None:
         settings.register_profile("read-only", database=None)
         settings.load_profile("read-only")
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    NativeSandbox.stops_only = os.environ.get("MULLIGAN_STOPS_ONLY", "") not in ("", "0")
 
 
 _FEATURES: list[HostFeatures] = []

@@ -24,9 +24,16 @@ ERRNO = {"EPERM": 1, "ENOSYS": 38, "EOPNOTSUPP": 95, "EAFNOSUPPORT": 97}
 
 # seccomp(2) and bpf(4)
 LD_ABS, RET, JA, JEQ, JGE, JSET = 0x20, 0x06, 0x05, 0x15, 0x35, 0x45
-RET_ALLOW, RET_ERRNO, RET_TRACE = 0x7FFF0000, 0x00050000, 0x7FF00000
+RET_ALLOW, RET_ERRNO, RET_TRACE, RET_NOTIFY = 0x7FFF0000, 0x00050000, 0x7FF00000, 0x7FC00000
 OFFSET_NR, OFFSET_ARCH, OFFSET_ARGS = 0, 4, 16
 LONGEST_JUMP = 255
+
+# What these decoders tell is known before the call is made; and of an open with none of these flags.
+TOLD_AT_ENTRY = frozenset({"look", "look_fd", "list"})
+O_ACCMODE, O_CREAT, O_TRUNC, O_NOATIME, O_UNNAMED = 0o3, 0o100, 0o1000, 0o1000000, 0o20000000
+NO_PLAIN_OPEN = O_ACCMODE | O_CREAT | O_TRUNC | O_NOATIME | O_UNNAMED
+# In the sixth argument, which none of these calls has: this one is to be stopped, not notified (src/notify.h).
+WANTS_STOP, LAST_ARGUMENT = 0x6D756C6C6967616E, 5
 
 # What the tracer finds in SECCOMP_RET_DATA beside the decoder's number.
 DATA_NEEDS_EXIT, DATA_UNKNOWN, DATA_FOREIGN = 0x100, 0x200, 0x400
@@ -67,6 +74,23 @@ def low_half(argument: int) -> Insn:
 def refuse_flags(mask: int) -> Program:
     """EPERM when argument 0 has one of these bits, else allowed."""
     return (low_half(0), Insn(JSET, 0, 1, mask), *ret(RET_ERRNO | ERRNO["EPERM"]), *ret(RET_ALLOW))
+
+
+def notify(traced: int) -> Program:
+    """A notification in place of the stop `traced`, unless the stop was asked for."""
+    return (
+        low_half(LAST_ARGUMENT),
+        Insn(JEQ, 0, 3, WANTS_STOP & 0xFFFFFFFF),
+        Insn(LD_ABS, 0, 0, OFFSET_ARGS + 8 * LAST_ARGUMENT + 4),
+        Insn(JEQ, 0, 1, WANTS_STOP >> 32),
+        *ret(traced),
+        *ret(RET_NOTIFY | (traced & 0xFFFF)),
+    )
+
+
+def notify_plain(flags: int, traced: int) -> Program:
+    """The same for an open, whose flags are argument number `flags`."""
+    return (low_half(flags), Insn(JSET, 0, 1, NO_PLAIN_OPEN), *ret(traced), *notify(traced))
 
 
 def build_test(name: str, traced: int) -> Program:
@@ -149,6 +173,10 @@ def build_leaf(row: dict[str, Any], numbers: dict[str, int]) -> Program:
     traced = 0
     if decoder := row.get("decode"):
         traced = RET_TRACE | numbers[decoder] | (DATA_NEEDS_EXIT if row.get("exit") else 0)
+    if row.get("decode") in TOLD_AT_ENTRY:
+        return notify(traced)
+    if row.get("decode") == "open" and "flags" in row:
+        return notify_plain(row["flags"], traced)
     return build_test(row["test"], traced) if "test" in row else ret(traced)
 
 
@@ -224,6 +252,8 @@ def render_enums(table: dict[str, Any]) -> str:
         f"        DATA_UNKNOWN = 0x{DATA_UNKNOWN:x},",
         f"        DATA_FOREIGN = 0x{DATA_FOREIGN:x},",
         "};",
+        "",
+        f"#define WANTS_STOP 0x{WANTS_STOP:x}u",
         "",
         "enum decoder {",
         "        DECODE_NONE,",

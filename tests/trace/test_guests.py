@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 SOURCES = Path(__file__).parents[1] / "guests"
 NAMES = sorted(source.stem for source in SOURCES.glob("*.c") if '#include "guest.h"' in source.read_text(encoding="ascii"))
 SKIPPED = 77
+# Where it matters whether a call is told by a notification or by a stop: signals, threads, races, ends, what may block.
+BOTH_WAYS = (
+    "fifo", "job_control", "killed_anywhere", "lookups_and_signals", "many_signals", "open_read", "shared_path_race", "sixth_argument",
+    "stat_family", "thread_exec", "unreadable_arguments", "vfork_exec",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +90,15 @@ def test_guest(name: str, run_guest: Callable[[str], Trace], lacking_here: Calla
     assert [line for line in denied if line in facts] == []
     if not any(line.startswith("INCOMPLETE") for line in expected):
         assert [event for event in trace.events if isinstance(event, Incomplete)] == []
+
+
+@pytest.mark.parametrize("name", BOTH_WAYS)
+def test_guest_with_stops_only(
+    name: str, run_guest: Callable[[str], Trace], lacking_here: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that can't notify in a cheap way gets the same facts by stops."""
+    monkeypatch.setattr(NativeSandbox, "stops_only", True)
+    test_guest(name, run_guest, lacking_here)
 
 
 def test_failed_exec_carries_environment(run_guest: Callable[[str], Trace]) -> None:

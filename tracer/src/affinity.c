@@ -1,11 +1,12 @@
 /* Waking a task on another CPU is what a stop costs most: an idle CPU must be interrupted and, in a virtual machine,
  * entered again; twice per stop. When T and the task that it keeps stopping run on one CPU, a stop is two switches on
- * that CPU. The kernel does not do so by itself, since it likes to wake a task on an idle CPU.
+ * that CPU. The kernel does not do so by itself, since it likes to wake a task on an idle CPU (for a notification it
+ * does, notify.h; but whatever notifies stops as well, and pays for each stop what it saved).
  *
  * So a task that stops several times in a row, in a short time, is held on T's present CPU together with T. Its
  * children are born there. What must not suffer for it is a tree that is parallel:
  *
- * - When another task stops while the one before it could run, all are let go at once.
+ * - When another task stops while the one before it could run, or waits for T as well, all are let go at once.
  * - A timer runs while they are together. Few stops between two ticks mean that somebody computes: let go. So do two
  *   ticks between which T waited for its CPU half of the time: somebody else wants it, too.
  * - Each time that happens soon after they came together, the row of stops that is asked for next doubles.
@@ -26,6 +27,7 @@
 
 #include "cleanup.h"
 #include "decode.h"
+#include "notify.h"
 
 enum {
 	LEAST_ROW = 4,
@@ -196,7 +198,8 @@ void affinity_stop(struct tracer *t, struct task *task)
 		in_a_row(t, task);
 		return;
 	}
-	if (before != task->tid && tasks_find(&t->tasks, before) != NULL && could_run(t, before))
+	if (before != task->tid && tasks_find(&t->tasks, before) != NULL &&
+	    (could_run(t, before) || notify_pending(t->notified)))
 		part(t);
 	else if (!task->held)
 		hold(t, task);

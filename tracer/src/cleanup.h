@@ -45,6 +45,17 @@ static inline void *steal_ptr(void *at)
 #define cleanup_fd __attribute__((cleanup(close_fd)))
 #define cleanup_free __attribute__((cleanup(free_ptr)))
 
+/* For a path's buffer: the build zeroes variables at their birth (-ftrivial-auto-var-init), which for one of these costs
+ * as much as a system call. What fills it says how much of it there is. */
+#ifdef __has_attribute
+#if __has_attribute(uninitialized)
+#define not_zeroed __attribute__((uninitialized))
+#endif
+#endif
+#ifndef not_zeroed
+#define not_zeroed
+#endif
+
 /* A call that a signal may interrupt before it did anything is made again (signal(7)). */
 #define RETRY(call)                                         \
         ({                                                  \

@@ -264,7 +264,7 @@ void decode_lost(struct tracer *t, struct task *task)
 
 struct found argument_walk(struct tracer *t, struct task *task, int8_t dirfd, int8_t path)
 {
-	char name[PATH_MAX];
+	char name[PATH_MAX] not_zeroed;
 	const struct pending *call = &task->pending;
 	uint64_t flags = call->row->flags < 0 ? 0 : call->flags;
 	bool follow = !call->row->nofollow;

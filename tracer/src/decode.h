@@ -11,10 +11,13 @@
 #include <sys/types.h>
 
 #include "affinity.h"
+#include "counts.h"
 #include "order.h"
 #include "out.h"
 #include "syscalls_generated.h"
 #include "task.h"
+
+struct notify;
 
 struct call_row {
 	const char *name; /* NULL: no such call */
@@ -50,6 +53,8 @@ struct tracer {
 	uint32_t memo_capacity;
 	uint32_t generation; /* of names; starts at 1 */
 	bool shared_mappings; /* a task may write into the memory of another one */
+	struct counts counts;
+	struct notify *notified; /* whose call is decoded just now, if it came so */
 	struct order order;
 	struct affinity affinity;
 	struct look *late; /* looks that ended while a change was under way that may turn their way */
@@ -82,7 +87,7 @@ void name_changed(struct tracer *t, struct found was);
 void incomplete(struct tracer *t, const char *reason, const char *detail);
 
 /* False: it was killed at its stop (trace.c). */
-bool still_stopped(const struct task *task);
+bool still_stopped(const struct tracer *t, const struct task *task);
 
 /* walk.c */
 struct walk_from {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cleanup.h"
 #include "decode.h"
 
 static void saw(struct tracer *t, unsigned kind, struct found found)
@@ -56,7 +57,7 @@ static void confirm(struct tracer *t, const struct task *task, bool holds)
 /* Names are taken as they are: a symlink in the last place is not followed (open(2) is the exception). */
 static struct found name_walk(struct tracer *t, struct task *task, int8_t dirfd, int8_t path)
 {
-	char name[PATH_MAX];
+	char name[PATH_MAX] not_zeroed;
 	ssize_t len = guest_path(t, task, task->pending.args[path], name);
 	struct walk_from from = { .dirfd = dirfd_argument(dirfd, &task->pending) };
 

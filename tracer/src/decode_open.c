@@ -10,6 +10,7 @@
 #include <linux/openat2.h>
 #include <string.h>
 
+#include "cleanup.h"
 #include "decode.h"
 
 static struct walk_from open_from(const struct pending *call)
@@ -83,13 +84,14 @@ static bool report_at_once(struct tracer *t, struct task *task)
 	bool reads = found.type == S_IFREG && !(call->flags & (O_PATH | O_DIRECTORY));
 	if (found.what == FOUND_OBJECT)
 		out_saw(t->out, reads ? EV_READ : EV_PROBE, found.path);
+	task->may_block = found.what == FOUND_OBJECT && found.type != S_IFREG && found.type != S_IFDIR;
 	return true;
 }
 
 enum after open_enter(struct tracer *t, struct task *task)
 {
 	struct pending *call = &task->pending;
-	char path[PATH_MAX];
+	char path[PATH_MAX] not_zeroed;
 	ssize_t len = guest_path(t, task, call->args[call->row->path], path);
 
 	if (len <= 0)

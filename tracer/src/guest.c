@@ -5,6 +5,7 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <signal.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -105,7 +106,7 @@ static int keep_standard_streams(int *channel, struct failure *failure)
         return 0;
 }
 
-static int prepare(struct spec *spec, const struct ids *ids, int *channel, struct failure *failure)
+static int prepare(struct spec *spec, const struct ids *ids, int *channel, int *listener, struct failure *failure)
 {
         struct message answer;
         /* C is not dumpable, and G began as its copy. Its /proc files would be root's, out of reach for a T that is root
@@ -125,7 +126,7 @@ static int prepare(struct spec *spec, const struct ids *ids, int *channel, struc
         if (!failed && spec->handoff)
                 failed = preload_prepare(spec, failure);
         if (!failed && !spec->untraced) {
-                failed = filter_install();
+                failed = filter_install(!spec->stops_only, listener);
                 if (failed)
                         fail(failure, "seccomp", -failed, "installing the filter: %s", strerror(-failed));
         }
@@ -135,16 +136,19 @@ static int prepare(struct spec *spec, const struct ids *ids, int *channel, struc
 _Noreturn void guest_run(struct spec *spec, const struct ids *ids, int channel)
 {
         struct failure failure = {.operation = ""};
-        int ready = MESSAGE_READY;
+        struct message ready = {.kind = MESSAGE_READY, .listener = -1};
         char go = 0;
 
-        if (prepare(spec, ids, &channel, &failure)) {
+        if (prepare(spec, ids, &channel, &ready.listener, &failure)) {
                 message_send(channel, MESSAGE_FAILED, &failure);
                 _exit(1);
         }
         /* The filter is on and nobody traces yet, so only calls that it does not trace may be made: write, read, close. */
-        if (RETRY(write(channel, &ready, sizeof ready)) < 0 || RETRY(read(channel, &go, sizeof go)) <= 0)
+        if (RETRY(write(channel, &ready, offsetof(struct message, failure))) < 0 ||
+            RETRY(read(channel, &go, sizeof go)) <= 0)
                 _exit(1);
         close(channel);
+        if (ready.listener >= 0)
+                close(ready.listener); /* T has its own by now, and it must be the only one */
         command_exec(spec->cwd, spec->argv, spec->envp);
 }

@@ -56,22 +56,21 @@ static int start_init(const struct launch_request *request, const int ends[2], s
 }
 
 /* The next message, which must be of `kind`. */
-static int expect(int channel, enum message_kind kind, pid_t *sender, struct failure *failure)
+static int expect(int channel, enum message_kind kind, struct message *message, pid_t *sender, struct failure *failure)
 {
-        struct message message;
-        int failed = message_receive(channel, &message, sender);
+        int failed = message_receive(channel, message, sender);
 
         if (failed)
                 return fail(failure, "launch", -failed, "%s",
                             control_fired() ? "the control descriptor was closed" : "the sandbox's init died");
-        if (message.kind == MESSAGE_FAILED) {
-                message.failure.operation[sizeof message.failure.operation - 1] = '\0';
-                message.failure.text[sizeof message.failure.text - 1] = '\0';
-                *failure = message.failure;
-                return message.failure.error > 0 ? -message.failure.error : -EPROTO;
+        if (message->kind == MESSAGE_FAILED) {
+                message->failure.operation[sizeof message->failure.operation - 1] = '\0';
+                message->failure.text[sizeof message->failure.text - 1] = '\0';
+                *failure = message->failure;
+                return message->failure.error > 0 ? -message->failure.error : -EPROTO;
         }
-        if (message.kind != (int)kind)
-                return fail(failure, "launch", EPROTO, "message %d in place of %d", message.kind, (int)kind);
+        if (message->kind != (int)kind)
+                return fail(failure, "launch", EPROTO, "message %d in place of %d", message->kind, (int)kind);
         return 0;
 }
 
@@ -112,10 +111,23 @@ static int open_root(pid_t guest, struct failure *failure)
         return root;
 }
 
+/* G's listener, for T alone: G closes its own when it goes on. */
+static int take_listener(const struct message *ready, struct launched *out, struct failure *failure)
+{
+        if (ready->listener < 0)
+                return 0;
+        cleanup_fd int guest = (int)syscall(SYS_pidfd_open, out->guest_pid, 0);
+        out->listener_fd = guest < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, guest, ready->listener, 0);
+        if (out->listener_fd < 0)
+                return fail(failure, "seccomp", errno, "taking the guest's listener: %s", strerror(errno));
+        return 0;
+}
+
 static int bring_up(const struct spec *spec, const struct ids *ids, int channel, struct launched *out,
                     struct failure *failure)
 {
-        int failed = expect(channel, MESSAGE_BORN, &out->guest_pid, failure);
+        struct message message;
+        int failed = expect(channel, MESSAGE_BORN, &message, &out->guest_pid, failure);
 
         if (!failed)
                 failed = ids_write_maps(ids, out->guest_pid, failure);
@@ -125,7 +137,9 @@ static int bring_up(const struct spec *spec, const struct ids *ids, int channel,
                         fail(failure, "launch", -failed, "the guest died: %s", strerror(-failed));
         }
         if (!failed)
-                failed = expect(channel, MESSAGE_READY, NULL, failure);
+                failed = expect(channel, MESSAGE_READY, &message, NULL, failure);
+        if (!failed)
+                failed = take_listener(&message, out, failure);
         if (!failed)
                 failed = limit_guest(spec, out->guest_pid, failure);
         if (failed)
@@ -138,7 +152,8 @@ int launch(const struct launch_request *request, struct launched *out, struct fa
 {
         int ends[2] = {-1, -1};
 
-        *out = (struct launched){.init_pid = -1, .init_pidfd = -1, .guest_pid = -1, .go_fd = -1, .root_fd = -1};
+        *out = (struct launched){.init_pid = -1, .init_pidfd = -1, .guest_pid = -1, .go_fd = -1,
+                                 .listener_fd = -1, .root_fd = -1};
         int failed = make_channel(ends, failure);
         cleanup_fd int channel = ends[0];
         cleanup_fd int theirs = ends[1];
@@ -155,6 +170,7 @@ int launch(const struct launch_request *request, struct launched *out, struct fa
         if (failed) {
                 sys_pidfd_send_signal(out->init_pidfd, SIGKILL);
                 RETRY(waitpid(out->init_pid, NULL, __WALL));
+                close_fd(&out->listener_fd);
                 return failed;
         }
         out->go_fd = steal_fd(&channel);

@@ -22,6 +22,7 @@ struct launched {
         int init_pidfd;  /* of C: pidfd_send_signal(2) with SIGKILL ends everything */
         pid_t guest_pid; /* G, in T's pid namespace; C's child, so visible to wait(2) only once seized */
         int go_fd;       /* one byte lets G exec; owned by the receiver */
+        int listener_fd; /* G's notifications (notify.h), or -1; owned by the receiver */
         int root_fd;     /* O_PATH descriptor of the guest's root folder */
 };
 

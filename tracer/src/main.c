@@ -57,7 +57,7 @@ static int read_spec(int fd, struct spec *spec, struct failure *failure)
 }
 
 /* The status lines of an action that ran. */
-static void report_outcome(int status, const struct trace_result *result)
+static void report_outcome(int status, const struct trace_result *result, bool counts)
 {
         const struct rusage *usage = &result->usage;
 
@@ -67,7 +67,9 @@ static void report_outcome(int status, const struct trace_result *result)
                     (long long)usage->ru_utime.tv_sec * 1000000 + usage->ru_utime.tv_usec,
                     (long long)usage->ru_stime.tv_sec * 1000000 + usage->ru_stime.tv_usec, usage->ru_maxrss);
         status_line(status, "stops %llu",
-                    (unsigned long long)(result->seccomp_stops + result->exit_stops + result->other_stops));
+                    (unsigned long long)(result->notifications + result->seccomp_stops + result->exit_stops + result->other_stops));
+        if (counts)
+                counts_tell(&result->counts, result, status);
         if (WIFSIGNALED(result->status))
                 status_line(status, "signaled %d", WTERMSIG(result->status));
         else
@@ -107,10 +109,10 @@ static int run(const struct launch_request *request, int status, struct out *out
                 failed = layerwalk(upper, request->ids, out, failure);
         if (failed)
                 return failed;
-        failed = out_end(out, result.seccomp_stops, result.exit_stops);
+        failed = out_end(out, result.notifications - result.diverted + result.seccomp_stops, result.exit_stops);
         if (failed)
                 return fail(failure, "events", -failed, "writing the events: %s", strerror(-failed));
-        report_outcome(status, &result);
+        report_outcome(status, &result, request->spec->counts);
         return 0;
 }
 

@@ -13,6 +13,7 @@ enum message_kind {
 
 struct message {
         int kind;
+        int listener; /* MESSAGE_READY: G's descriptor for notifications, or -1 */
         struct failure failure;
 };
 

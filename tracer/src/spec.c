@@ -339,8 +339,9 @@ static int op_walk(struct spec *spec, const char *const *argument, struct spec_e
 static int op_trace(struct spec *spec, const char *const *argument, struct spec_error *error)
 {
         bool traced = true;
-        int failed = parse_switch(argument[0], &traced, error);
 
+        spec->stops_only = strcmp(argument[0], "stops") == 0;
+        int failed = spec->stops_only ? 0 : parse_switch(argument[0], &traced, error);
         spec->untraced = !traced;
         return failed;
 }
@@ -348,6 +349,11 @@ static int op_trace(struct spec *spec, const char *const *argument, struct spec_
 static int op_handoff(struct spec *spec, const char *const *argument, struct spec_error *error)
 {
         return parse_switch(argument[0], &spec->handoff, error);
+}
+
+static int op_count(struct spec *spec, const char *const *argument, struct spec_error *error)
+{
+        return parse_switch(argument[0], &spec->counts, error);
 }
 
 static int op_end(struct spec *spec, const char *const *argument, struct spec_error *error)
@@ -369,7 +375,7 @@ static const struct operation {
         {"ro-bind", 2, op_ro_bind}, {"tmpfs", 3, op_tmpfs},       {"proc", 1, op_proc},     {"dev", 1, op_dev},
         {"hostname", 1, op_hostname}, {"rlimit", 3, op_rlimit}, {"cwd", 1, op_cwd},         {"uid", 2, op_uid},
         {"arg", 1, op_arg},         {"env", 1, op_env},           {"walk", 1, op_walk},     {"trace", 1, op_trace},
-        {"umask", 1, op_umask},     {"handoff", 1, op_handoff}, {"end", 0, op_end},
+        {"umask", 1, op_umask},     {"handoff", 1, op_handoff}, {"count", 1, op_count},   {"end", 0, op_end},
 };
 
 static const struct operation *find_operation(const char *name)

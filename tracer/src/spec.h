@@ -65,6 +65,8 @@ struct spec {
         bool walk;
         bool handoff;  /* the command is a shell that hands on what it exports */
         bool untraced; /* for measurements: the same sandbox without filter and tracer */
+        bool stops_only; /* no notifications (notify.h) */
+        bool counts;     /* for measurements: counters on STATUS_FD */
         bool ended;
 };
 

@@ -48,6 +48,8 @@ enum {
 	DATA_FOREIGN = 0x400,
 };
 
+#define WANTS_STOP 0x6d756c6c6967616eu
+
 enum decoder {
 	DECODE_NONE,
 	DECODE_LOOK,

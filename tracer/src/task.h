@@ -60,6 +60,10 @@ struct task {
 		unsigned kind; /* the event that tells of it; 0: none, or the kernel is done with it */
 		bool walked, follow;
 	} look;	       /* of a call without an exit stop */
+	bool divert;	   /* its notification is to become a stop: notify.h */
+	bool diverted;	   /* it makes its call again, for a stop, */
+	uint64_t argument; /* and this is what its sixth argument was */
+	bool may_block;	   /* an open of something that may block was let go by notification */
 	bool waits;    /* at its entry, for another task's call to end */
 	bool held;     /* on T's CPU: affinity.h */
 	bool let_go;   /* it was, and has not stopped since */

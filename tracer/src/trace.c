@@ -14,7 +14,6 @@
 #include <linux/audit.h>
 #include <sched.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +21,15 @@
 #include <sys/syscall.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
-#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cleanup.h"
 #include "decode.h"
 #include "launch.h"
+#include "notify.h"
+#include "registers.h"
+#include "survivors.h"
 
 #define MOST_MEMORY ((rlim_t)1 << 30)
 
@@ -46,6 +47,8 @@ enum stop {
 struct loop {
 	struct tracer tracer;
 	struct trace_result *result;
+	struct notify notify;
+	bool more; /* wait(2) may have more to tell */
 	pid_t guest, init;
 };
 
@@ -69,39 +72,33 @@ static enum stop stop_of(int status)
 	}
 }
 
-/* Every request goes through here. False: the task is gone, or the loop has failed. */
-static bool request(struct loop *loop, int what, pid_t tid, uintptr_t address, uintptr_t data)
+/* Every request's outcome goes through here. False: the task is gone, or the loop has failed. */
+static bool done(struct loop *loop, int outcome)
 {
-	if (ptrace((enum __ptrace_request)what, tid, address, data) >= 0)
-		return true;
-	if (errno != ESRCH && loop->result->error == 0) {
-		loop->result->error = -errno;
+	if (outcome < 0 && outcome != -ESRCH && loop->result->error == 0) {
+		loop->result->error = outcome;
 		loop->result->where = "ptrace";
 	}
-	return false;
+	return outcome >= 0;
 }
 
-bool still_stopped(const struct task *task)
+static bool request(struct loop *loop, int what, pid_t tid, uintptr_t address, uintptr_t data)
+{
+	return done(loop, ptrace((enum __ptrace_request)what, tid, address, data) < 0 ? -errno : 0);
+}
+
+bool still_stopped(const struct tracer *t, const struct task *task)
 {
 	unsigned long message;
 
+	if (t->notified != NULL && t->notified->request.pid == (unsigned)task->tid)
+		return notify_waits(t->notified);
 	return ptrace(PTRACE_GETEVENTMSG, task->tid, 0, &message) >= 0 || errno != ESRCH;
 }
 
 static bool call_info(struct loop *loop, pid_t tid, struct __ptrace_syscall_info *info)
 {
 	return request(loop, PTRACE_GET_SYSCALL_INFO, tid, sizeof *info, (uintptr_t)info);
-}
-
-/* Lets the call that the task is about to make fail with ENOSYS. */
-static void refuse_call(struct loop *loop, pid_t tid)
-{
-#if defined(__x86_64__)
-	if (request(loop, PTRACE_POKEUSER, tid, offsetof(struct user_regs_struct, orig_rax), (uintptr_t)-1L))
-		request(loop, PTRACE_POKEUSER, tid, offsetof(struct user_regs_struct, rax), (uintptr_t)-ENOSYS);
-#else
-#error "no way to refuse a call on this architecture"
-#endif
 }
 
 /* A call of another calling convention is refused: nothing here could read it. */
@@ -111,7 +108,7 @@ static void foreign_call(struct loop *loop, pid_t tid, const struct __ptrace_sys
 
 	snprintf(detail, sizeof detail, "%x:%llu", info->arch, (unsigned long long)info->seccomp.nr);
 	incomplete(&loop->tracer, "foreign_arch", detail);
-	refuse_call(loop, tid);
+	done(loop, refuse_call(tid));
 }
 
 enum { STAY = -1 }; /* instead of a request: the task remains at its stop */
@@ -131,6 +128,24 @@ static int proceed(struct loop *loop, struct task *task)
 	return PTRACE_CONT;
 }
 
+static int enter_call(struct loop *loop, struct task *task, uint64_t number, const uint64_t *args)
+{
+	const struct call_row *row = call_find(number);
+
+	if (number < COUNTED_CALLS)
+		loop->tracer.counts.calls[number]++;
+	task->pending.row = row;
+	task->may_block = false;
+	for (int i = 0; i < 6; i++)
+		task->pending.args[i] = args[i];
+	if (row->flags >= 0)
+		task->pending.flags = (uint32_t)args[row->flags];
+	int resume = proceed(loop, task);
+	if (strcmp(row->name, "chdir") == 0 || strcmp(row->name, "fchdir") == 0)
+		task->cwd_generation = 0; /* when it stops next, it is where it went */
+	return resume;
+}
+
 /* The filter's SECCOMP_RET_DATA is not looked at: a filter of the guest's own may have put its own there. */
 static int on_seccomp(struct loop *loop, struct task *task)
 {
@@ -145,21 +160,14 @@ static int on_seccomp(struct loop *loop, struct task *task)
 		foreign_call(loop, task->tid, &info);
 		return PTRACE_CONT;
 	}
-	const struct call_row *row = call_find(info.seccomp.nr);
-	if (row == NULL) {
+	if (call_find(info.seccomp.nr) == NULL) {
 		snprintf(number, sizeof number, "%llu", (unsigned long long)info.seccomp.nr);
 		incomplete(&loop->tracer, "unknown_syscall", number);
 		return PTRACE_CONT;
 	}
-	task->pending.row = row;
-	for (int i = 0; i < 6; i++)
-		task->pending.args[i] = info.seccomp.args[i];
-	if (row->flags >= 0)
-		task->pending.flags = (uint32_t)info.seccomp.args[row->flags];
-	int resume = proceed(loop, task);
-	if (info.seccomp.nr == SYS_chdir || info.seccomp.nr == SYS_fchdir)
-		task->cwd_generation = 0; /* when it stops next, it is where it went */
-	return resume;
+	int resume = enter_call(loop, task, info.seccomp.nr, info.seccomp.args);
+	/* The kernel runs the filter once more after this stop, so the argument is put back at the next. */
+	return task->diverted && resume == PTRACE_CONT ? PTRACE_SYSCALL : resume;
 }
 
 static void on_exit_stop(struct loop *loop, struct task *task)
@@ -167,6 +175,8 @@ static void on_exit_stop(struct loop *loop, struct task *task)
 	struct __ptrace_syscall_info info;
 
 	loop->result->exit_stops++;
+	if (task->diverted)
+		done(loop, restore_argument(task));
 	if (task->pending.row == NULL || !call_info(loop, task->tid, &info) || info.op != PTRACE_SYSCALL_INFO_EXIT)
 		return;
 	int64_t result = info.exit.rval;
@@ -195,24 +205,6 @@ static struct task *on_exec(struct loop *loop, struct task *task)
 	return task;
 }
 
-/* The flags of the clone(2) that the task is in; of what is not understood, as if all were shared. */
-static unsigned long creation_flags(struct loop *loop, pid_t tid)
-{
-	struct user_regs_struct registers;
-
-	if (request(loop, PTRACE_GETREGS, tid, 0, (uintptr_t)&registers)) {
-#if defined(__x86_64__)
-		if (registers.orig_rax == SYS_fork)
-			return 0;
-		if (registers.orig_rax == SYS_vfork)
-			return CLONE_VM;
-		if (registers.orig_rax == SYS_clone)
-			return registers.rdi;
-#endif
-	}
-	return CLONE_VM | CLONE_FS;
-}
-
 /* A new task is known from here on, though it may be killed before it stops for the first time. */
 static void on_creation(struct loop *loop, struct task *parent)
 {
@@ -220,7 +212,8 @@ static void on_creation(struct loop *loop, struct task *parent)
 
 	if (!request(loop, PTRACE_GETEVENTMSG, parent->tid, 0, (uintptr_t)&created))
 		return;
-	unsigned long flags = creation_flags(loop, parent->tid);
+	unsigned long flags;
+	done(loop, creation_flags(parent->tid, &flags));
 	struct task *child = tasks_get(&loop->tracer.tasks, (pid_t)created);
 	affinity_made(&loop->tracer, parent, (pid_t)created);
 	if (flags & CLONE_FS)
@@ -246,20 +239,28 @@ static void handle_stop(struct loop *loop, pid_t tid, int status)
 		break;
 	case STOP_EXEC:
 		task = on_exec(loop, task);
+		loop->tracer.counts.exec_stops++;
 		break;
 	case STOP_CREATION:
 		on_creation(loop, task);
 		loop->result->other_stops++;
 		break;
 	case STOP_STARTED:
-		affinity_born(&loop->tracer, task);
+		if (task->divert)
+			done(loop, ask_for_stop(task));
+		else
+			affinity_born(&loop->tracer, task);
 		loop->result->other_stops++;
 		break;
 	case STOP_GROUP:
 		resume = PTRACE_LISTEN;
+		loop->tracer.counts.group_stops++;
 		break;
 	case STOP_SIGNAL:
+		if (loop->notify.fd >= 0)
+			done(loop, repeat_after_signal(task));
 		signal = WSTOPSIG(status);
+		loop->tracer.counts.signal_stops++;
 		break;
 	}
 	if (resume == STAY)
@@ -279,39 +280,6 @@ static void resume_waiting(struct loop *loop)
 		int resume = proceed(loop, task);
 		if (resume != STAY)
 			request(loop, resume, tid, 0, 0);
-	}
-}
-
-static pid_t group_of(struct loop *loop, pid_t tid, char *name, size_t size)
-{
-	char path[32], text[512];
-
-	snprintf(path, sizeof path, "%d/status", tid);
-	cleanup_fd int fd = openat(loop->tracer.proc_fd, path, O_RDONLY | O_CLOEXEC);
-	ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-	if (len <= 0)
-		return 0;
-	text[len] = '\0';
-	const char *line = strstr(text, "\nTgid:");
-	int group = 0;
-	if (line == NULL || sscanf(line, "\nTgid: %d", &group) != 1 || sscanf(text, "Name: %16[^\n]", name) != 1)
-		return 0;
-	name[size - 1] = '\0';
-	return group;
-}
-
-/* The main process has ended: who is left will be killed with the pid namespace. Named now, while they have names,
- * and reported when they are seen to be killed: one that just ends by itself was no survivor. */
-static void note_survivors(struct loop *loop)
-{
-	struct tasks *tasks = &loop->tracer.tasks;
-
-	for (uint32_t at = 0; at <= tasks->mask; at++) {
-		struct task *task = tasks->slots[at];
-		if (task == NULL || task->tid <= 0)
-			continue;
-		task->tgid = group_of(loop, task->tid, task->name, sizeof task->name);
-		task->survivor = task->tgid == task->tid;
 	}
 }
 
@@ -338,7 +306,7 @@ static void handle_end(struct loop *loop, pid_t tid, int status, const struct ru
 		loop->result->finished = true;
 		loop->result->status = status;
 		loop->result->usage = *usage;
-		note_survivors(loop);
+		note_survivors(&loop->tracer);
 	}
 }
 
@@ -348,30 +316,86 @@ static void end_all(struct loop *loop)
 	kill(loop->init, SIGKILL);
 }
 
+/* A call that its task waits to make, and makes when it is let go. */
+static void on_notification(struct loop *loop)
+{
+	const struct seccomp_notif *notified = &loop->notify.request;
+	struct task *task = tasks_get(&loop->tracer.tasks, (pid_t)notified->pid);
+	uint32_t number = (uint32_t)notified->data.nr;
+	uint64_t args[6];
+
+	for (int i = 0; i < 6; i++)
+		args[i] = notified->data.args[i];
+	decode_looked(&loop->tracer, task);
+	loop->result->notifications++;
+	order_end(&loop->tracer, task);
+	if (call_find(number) != NULL && enter_call(loop, task, number, args) == PTRACE_CONT) {
+		affinity_stop(&loop->tracer, task);
+		notify_let_go(&loop->notify);
+		return;
+	}
+	order_end(&loop->tracer, task);
+	loop->notify.request.pid = 0;
+	loop->result->diverted++;
+	task->divert = true;
+	request(loop, PTRACE_INTERRUPT, task->tid, 0, 0);
+}
+
+/* One child's news, if there is any. False: nobody is left to wait for. */
+static bool wait_once(struct loop *loop, int options)
+{
+	struct rusage usage;
+	int status;
+	pid_t tid = wait4(-1, &status, __WALL | options, &usage);
+
+	affinity_tick(&loop->tracer);
+	if (tid < 0 && errno == EINTR)
+		return true;
+	if (tid < 0) {
+		if (errno != ECHILD && loop->result->error == 0) {
+			loop->result->error = -errno;
+			loop->result->where = "wait4";
+		}
+		return false;
+	}
+	loop->more = tid > 0 && loop->notify.fd >= 0;
+	if (tid == 0)
+		return true;
+	if (WIFSTOPPED(status))
+		handle_stop(loop, tid, status);
+	else
+		handle_end(loop, tid, status, &usage);
+	resume_waiting(loop);
+	return true;
+}
+
+/* The next thing that happens, and whatever else wait(2) tells then. False: all is over. */
+static bool turn(struct loop *loop)
+{
+	if (loop->more)
+		return wait_once(loop, WNOHANG);
+	if (loop->notify.fd < 0)
+		return wait_once(loop, 0);
+	switch (notify_receive(&loop->notify)) {
+	case NOTIFIED:
+		affinity_tick(&loop->tracer);
+		on_notification(loop);
+		break;
+	case NOTIFIED_CHILD:
+		loop->more = true;
+		break;
+	case NOTIFIED_NOTHING:
+		affinity_tick(&loop->tracer);
+		break;
+	}
+	return true;
+}
+
 static void run(struct loop *loop)
 {
 	bool ended = false;
 
-	for (;;) {
-		struct rusage usage;
-		int status;
-		pid_t tid = wait4(-1, &status, __WALL, &usage);
-
-		affinity_tick(&loop->tracer);
-		if (tid < 0 && errno == EINTR)
-			continue;
-		if (tid < 0) {
-			if (errno != ECHILD && loop->result->error == 0) {
-				loop->result->error = -errno;
-				loop->result->where = "wait4";
-			}
-			return;
-		}
-		if (WIFSTOPPED(status))
-			handle_stop(loop, tid, status);
-		else
-			handle_end(loop, tid, status, &usage);
-		resume_waiting(loop);
+	while (turn(loop)) {
 		if (loop->result->error == 0 && out_error(loop->tracer.out) != 0) {
 			loop->result->error = out_error(loop->tracer.out);
 			loop->result->where = "events";
@@ -437,8 +461,12 @@ int trace_run(const struct launched *launched, struct out *events, struct trace_
 	loop.tracer.out = events;
 	loop.tracer.proc_fd = proc;
 	loop.tracer.generation = 1;
+	loop.tracer.notified = &loop.notify;
+	counts_begin(&loop.tracer.counts);
 	affinity_init(&loop.tracer);
-	if (proc < 0)
+	if ((errno = -notify_start(&loop.notify, launched->listener_fd)) != 0)
+		failed(result, "listener");
+	else if (proc < 0)
 		failed(result, "open /proc");
 	else if ((errno = -tasks_init(&loop.tracer.tasks)) != 0)
 		failed(result, "memory");
@@ -450,8 +478,10 @@ int trace_run(const struct launched *launched, struct out *events, struct trace_
 		end_all(&loop);
 	run(&loop);
 	affinity_stop_using(&loop.tracer); /* its timer, too */
+	notify_end(&loop.notify);
 	if (own_root >= 0 && (fchdir(own_root) < 0 || chroot(".") < 0) && result->error == 0)
 		failed(result, "chroot");
+	result->counts = loop.tracer.counts;
 	tasks_free(&loop.tracer.tasks);
 	walk_free(&loop.tracer);
 	order_free(&loop.tracer.order);

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <sys/resource.h>
 
+#include "counts.h"
+
 struct launched; /* launch.h */
 struct out;
 
@@ -14,7 +16,8 @@ struct trace_result {
 	bool finished;      /* the guest's main process ended and `status` is its wait status */
 	int status;
 	struct rusage usage; /* of the guest's main process and what it waited for */
-	uint64_t seccomp_stops, exit_stops, other_stops;
+	uint64_t notifications, diverted, seccomp_stops, exit_stops, other_stops;
+	struct counts counts;
 	bool init_ended;    /* init was reaped here; `init_status` is its wait status */
 	int init_status;
 };

@@ -195,7 +195,7 @@ enum step { STEP_ON, STEP_DONE };
 /* `at` is a symlink that is to be followed; its parent ends at `parent`. */
 static enum step follow_link(struct walk *w, size_t parent, bool last, struct found *found)
 {
-	char target[PATH_MAX];
+	char target[PATH_MAX] not_zeroed;
 
 	*found = nothing();
 	if (++w->links > MOST_LINKS)
@@ -405,14 +405,14 @@ static int check_name(struct tracer *t, struct task *task, const char *link, con
 /* The name that /proc gives an object, if it is the name of that object. */
 static struct found named(struct tracer *t, struct task *task, const char *link, bool typed)
 {
-	char text[ROOM];
+	char text[ROOM] not_zeroed;
 	struct stat object = {0};
 
 	for (int tries = 0; tries < 3; tries++) { /* the object may be moved between the calls here */
 		ssize_t len = proc_readlink(t, task, link, text, sizeof text);
 		if (len == -ENOENT || len == -ESRCH)
 			return nothing(); /* no such descriptor, or the task was killed */
-		if (len <= 0 && !still_stopped(task))
+		if (len <= 0 && !still_stopped(t, task))
 			return nothing(); /* killed: /proc of one that is ending belongs to root */
 		if (len <= 0) {
 			snprintf(text, sizeof text, "%d", (int)-len);
@@ -543,7 +543,10 @@ struct found walk_at(struct tracer *t, struct task *task, struct walk_from from,
 	task->look = (struct look){ .path = key, .walked = true, .follow = from.follow };
 	bool memorable = !from.in_root;
 	const struct answer *known = &memo(t, key)->answer[from.follow];
-	if (memorable && known->generation == t->generation && memo(t, known->end)->version == known->version)
+	bool remembered = memorable && known->generation == t->generation && memo(t, known->end)->version == known->version;
+	t->counts.walks++;
+	t->counts.known_walks += remembered;
+	if (remembered)
 		return known->found;
 
 	memcpy(w.rest, path, len);

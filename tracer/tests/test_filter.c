@@ -2,15 +2,21 @@
  * other calling conventions are traced, and the arguments that are tested are tested. */
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "decode.h"
+#include "filter.h"
+#include "notify.h"
 
 static const struct sock_filter program[] = {
 #include "filter_generated.h"
@@ -58,6 +64,11 @@ static unsigned call(unsigned arch, long number, unsigned long first, unsigned l
 	return run(&data);
 }
 
+static bool told_at_entry(const struct call_row *row)
+{
+	return row->decoder == DECODE_LOOK || row->decoder == DECODE_LOOK_FD || row->decoder == DECODE_LIST;
+}
+
 static unsigned action(unsigned result)
 {
 	return result & SECCOMP_RET_ACTION_FULL;
@@ -72,11 +83,60 @@ static void every_number(void)
 			assert(result == (SECCOMP_RET_TRACE | DATA_UNKNOWN));
 		else if (number == SYS_sendto || number == SYS_prctl || number == SYS_mmap)
 			assert(result == SECCOMP_RET_ALLOW); /* not with these arguments */
+		else if (told_at_entry(row) || number == SYS_open || number == SYS_openat)
+			assert(action(result) == SECCOMP_RET_USER_NOTIF && notify_row(row));
 		else if (row->decoder != DECODE_NONE)
 			assert(result == (SECCOMP_RET_TRACE | row->decoder | (row->needs_exit ? DATA_NEEDS_EXIT : 0u)));
 		else
 			assert(action(result) == SECCOMP_RET_ALLOW || action(result) == SECCOMP_RET_ERRNO);
 	}
+}
+
+/* Lookups and plain opens come by notification, unless the argument that they don't have asks for a stop. */
+static void notifications(void)
+{
+	struct seccomp_data look = {.nr = SYS_newfstatat, .arch = AUDIT_ARCH_X86_64};
+	const unsigned no_plain[] = {O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, O_NOATIME, O_TMPFILE};
+
+	assert(action(run(&look)) == SECCOMP_RET_USER_NOTIF);
+	look.args[5] = WANTS_STOP & 0xffffffff;
+	assert(action(run(&look)) == SECCOMP_RET_USER_NOTIF);
+	look.args[5] = WANTS_STOP & ~0xffffffffUL;
+	assert(action(run(&look)) == SECCOMP_RET_USER_NOTIF);
+	look.args[5] = WANTS_STOP;
+	assert(run(&look) == (SECCOMP_RET_TRACE | DECODE_LOOK));
+	for (size_t i = 0; i < sizeof no_plain / sizeof no_plain[0]; i++) {
+		struct seccomp_data open = {.nr = SYS_open, .arch = AUDIT_ARCH_X86_64, .args = {0, no_plain[i] | O_CLOEXEC}};
+		assert(run(&open) == (SECCOMP_RET_TRACE | DECODE_OPEN | DATA_NEEDS_EXIT));
+		open.args[1] = O_CLOEXEC | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_PATH;
+		assert(action(run(&open)) == SECCOMP_RET_USER_NOTIF);
+		open.args[5] = WANTS_STOP;
+		assert(run(&open) == (SECCOMP_RET_TRACE | DECODE_OPEN | DATA_NEEDS_EXIT));
+		struct seccomp_data at = {.nr = SYS_openat, .arch = AUDIT_ARCH_X86_64, .args = {0, 0, no_plain[i]}};
+		assert(run(&at) == (SECCOMP_RET_TRACE | DECODE_OPEN | DATA_NEEDS_EXIT));
+	}
+	assert(action(call(AUDIT_ARCH_X86_64, SYS_creat, 0, 0)) == SECCOMP_RET_TRACE);
+	assert(action(call(AUDIT_ARCH_X86_64, SYS_openat2, 0, 0)) == SECCOMP_RET_TRACE);
+}
+
+/* Under somebody's listener there can be no second one: then all are stops. In a child, for it stays filtered. */
+static void under_a_listener(void)
+{
+	struct sock_filter allow = {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW};
+	const struct sock_fprog all = {1, &allow};
+	int status, listener;
+	pid_t child = fork();
+
+	assert(child >= 0);
+	if (child == 0) {
+		bool ready = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+			     syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &all) >= 0;
+		if (ready && (filter_install(true, &listener) != 0 || listener != -1))
+			_exit(1);
+		/* No tracer is there: a stop fails with ENOSYS. A notification would wait for ever. */
+		_exit(ready && access("/", F_OK) == 0);
+	}
+	assert(waitpid(child, &status, 0) == child && status == 0);
 }
 
 static void conventions(void)
@@ -125,6 +185,8 @@ static void arguments(void)
 int main(void)
 {
 	every_number();
+	notifications();
+	under_a_listener();
 	conventions();
 	arguments();
 	return 0;

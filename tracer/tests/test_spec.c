@@ -108,6 +108,7 @@ static void refuses_wrong_arguments(void)
         refuses(LIST(HEAD "hostname\0"), "hostname", "1 to 64");
         refuses(LIST(HEAD "walk\0yes"), "walk", "neither");
         refuses(LIST(HEAD "trace\0" "2"), "trace", "neither");
+        refuses(LIST(HEAD "count\0" "2"), "count", "neither");
         refuses(LIST(HEAD "env\0=x"), "env", "NAME=VALUE");
         refuses(LIST(HEAD "umask\0" "1000"), "umask", "no number");
         refuses(LIST(HEAD "umask\0" "9"), "umask", "no number");

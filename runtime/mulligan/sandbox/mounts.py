@@ -49,10 +49,12 @@ def build_command(base: Base, limits: Limits, argv: Sequence[str], launch: Launc
     return ops
 
 
-def build_spec(ops: Sequence[Op], *, traced: bool = True) -> bytes:
-    """The bytes for SPEC_FD: the operations, then the walk of the upper directory and the end."""
+def build_spec(ops: Sequence[Op], *, traced: bool = True, stops_only: bool = False, count: bool = False) -> bytes:
+    """The bytes for SPEC_FD: the operations, then how to trace, the walk of the upper directory and the end."""
+    trace = "0" if not traced else "stops" if stops_only else "1"
+    counts: list[Op] = [("count", "1")] if count else []
     out = bytearray()
-    for op in (*ops, ("walk", "1"), ("trace", "1" if traced else "0"), ("end",)):
+    for op in (*ops, *counts, ("walk", "1"), ("trace", trace), ("end",)):
         for field in op:
             raw = raw_path(field)
             if b"\0" in raw:

@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
 
 class NativeSandbox:
-    """Runs the actions of one session. Holds nothing between two actions."""
+    """Runs the actions of one session. Holds nothing between two actions.
+
+    With `stops_only` every traced call is a stop, as on kernels before 6.6: for tests, and to measure what that costs.
+    `count` has the tracer report counters, which go into the trace as they are: to see where its time goes.
+    """
+
+    stops_only: bool = False
+    count: bool = False
 
     def __init__(
         self, base: Base, store: LayerStore, limits: Limits | None = None, *, traced: bool = True, program: Path = TRACER
@@ -69,7 +76,7 @@ class NativeSandbox:
         owner = None if ids.rootless else (ids.on_disk(ids.uid), ids.on_disk(ids.gid))
         streams = Streams(on_stdout=on_stdout, on_stderr=on_stderr, owner=owner)
         return run_traced(
-            build_spec(ops, traced=self._traced),
+            build_spec(ops, traced=self._traced, stops_only=self.stops_only, count=self.count),
             stdin=action.stdin,
             timeout_s=action.timeout_s,
             streams=streams,

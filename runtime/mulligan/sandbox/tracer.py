@@ -47,6 +47,7 @@ class Trace:
     events: list[Event]
     entries: list[RawEntry]
     stops: int = 0
+    counts: dict[str, int] = field(default_factory=dict)  # where the tracer's time went, if that was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +279,7 @@ class _Run:
             return Trace(self._outcome(status, Facts([], [], (0, 0))), [], [])
         status.check(self._returncode)
         facts = decode_events(self._events.kept)
-        return Trace(self._outcome(status, facts), facts.events, facts.entries, sum(facts.stops))
+        return Trace(self._outcome(status, facts), facts.events, facts.entries, sum(facts.stops), status.counts)
 
     def _outcome(self, status: _Status, facts: Facts) -> Outcome:
         number = status.signal
@@ -341,6 +342,7 @@ class _Status:
     system_us: int = 0
     max_rss_kib: int = 0
     error: tuple[str, int, str] | None = None
+    counts: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, raw: bytes) -> _Status:
@@ -363,9 +365,12 @@ class _Status:
                 self.stopped = True
             case "rusage":
                 self.user_us, self.system_us, self.max_rss_kib = (int(number) for number in rest.split())
+            case "count":
+                name, _, number = rest.partition(" ")
+                self.counts[name] = int(number)
             case "error" if self.error is None:
-                operation, number, text = rest.split(" ", 2)
-                self.error = operation, int(number), text
+                operation, code, text = rest.split(" ", 2)
+                self.error = operation, int(code), text
             case _:
                 pass  # hello, started, stops: nothing that decides
 
