@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from mulligan.errors import AlreadyExistsError as AlreadyExistsError
     from mulligan.errors import ConflictError as ConflictError
+    from mulligan.errors import GivenUpError as GivenUpError
     from mulligan.errors import HostError as HostError
     from mulligan.errors import InternalError as InternalError
     from mulligan.errors import MulliganError as MulliganError
@@ -59,6 +60,7 @@ _HOME_OF: Final = {
     "AlreadyExistsError": "mulligan.errors",
     "ConflictError": "mulligan.errors",
     "RepairFailedError": "mulligan.errors",
+    "GivenUpError": "mulligan.errors",
     "HostError": "mulligan.errors",
     "StoreError": "mulligan.errors",
     "InternalError": "mulligan.errors",

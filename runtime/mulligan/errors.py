@@ -52,6 +52,12 @@ class RepairFailedError(UsageError):
     exit_code = 104
 
 
+class GivenUpError(UsageError):
+    """The action or state is older than the oldest repairable point: its layer was given up to stay within a disk budget."""
+
+    exit_code = 105
+
+
 class HostError(MulliganError):
     """The machine lacks something or refused something; the remedy says what to change."""
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
-from mulligan.errors import ConflictError, RepairFailedError, UsageError
+from mulligan.errors import ConflictError, GivenUpError, RepairFailedError, UsageError
+from mulligan.history.journal import NO_HEAD
 from mulligan.model.footprint import Footprint
 from mulligan.model.ids import ActionId
 from mulligan.model.keys import ENT, ENV, MEM, MTIME, NET, OUT, TELLING, Key, parse_key
@@ -111,8 +112,16 @@ class Merge:
                 remedy=f"make a branch with `mulligan branch -s {ours.name} NAME`, and merge that",
             )
         self._journal, self._names, self._head = journal, (ours.name, theirs.name), ours.head
-        self._walker, self._same_bytes, self._bottom = walker, same_bytes, ours.bottom
-        mine, old = journal.chain(ours.head), journal.chain(theirs.head)
+        self._walker, self._same_bytes = walker, same_bytes
+        self._bottom = (*ours.bottom, *([ours.floor.layer] if ours.floor else []))
+        self._since = ours.floor.node if ours.floor else NO_HEAD
+        for one, other in ((ours, theirs), (theirs, ours)):
+            if one.floor is not None and not journal.passes(other.head, one.floor.node):
+                raise GivenUpError(
+                    f"merge {theirs.name} into {ours.name}: {one.name} can't rebuild the state at which they parted",
+                    remedy="`mulligan log` names the oldest action that can be repaired",
+                )
+        mine, old = journal.chain(ours.head, self._since), journal.chain(theirs.head, self._since)
         fork = shared_length(mine, old)
         self.common, self.ours, old = mine[:fork], mine[fork:], old[fork:]
         self.theirs = renumbered(old, ours.next_action)
@@ -139,7 +148,9 @@ class Merge:
                 f"merge {report.branch} into {report.session}: {', '.join(failed)} failed on top of ours; nothing was changed",
                 remedy="mend the branch, or merge with keep_going",
             )
-        done = self._journal.publish(report.session, self._head, records, {**self._versions(), **seen(again)})
+        done = self._journal.publish(
+            report.session, self._head, records, {**self._versions(), **seen(again)}, after=self._since
+        )
         return replace(report, ran=tuple(record.id for record in again), failed=failed, applied=True, head=done.head)
 
     def _versions(self) -> dict[str, tuple[int, int, int]]:

@@ -30,13 +30,14 @@ from mulligan.model.outputs import writer_of
 from mulligan.model.plan import describe_failure
 from mulligan.model.policy import DEFAULT_POLICY
 from mulligan.model.tree import Tree
+from mulligan.past import Past
 from mulligan.repair.envreads import EnvReads
 from mulligan.repair.hints import find_hints
 from mulligan.repair.planner import build_plan
 from mulligan.repair.pool import Pool
 from mulligan.repair.refiners import same_part
 from mulligan.repair.replay import Replay
-from mulligan.repair.schedule import patch_path
+from mulligan.repair.schedule import check_reach, patch_path, too_old
 from mulligan.repair.walk import Pass
 from mulligan.runner import Runner
 from mulligan.sandbox.base import Base, decode_base, encode_base
@@ -165,6 +166,11 @@ class Session:
         """The number of the state the session stands on; 0 before the first action."""
         return self._row().head
 
+    @property
+    def oldest_repairable(self) -> ActionId | None:
+        """The oldest action that a repair can correct, None without one: not the first where gc kept to a budget."""
+        return self._store.journal.first((row := self._row()).head, row.floor)
+
     def _row(self) -> SessionRow:
         return self._store.get(self.name)
 
@@ -239,11 +245,11 @@ class Session:
     def rollback(self, action: str, *, on_wait: Callable[[], None] | None = None) -> None:
         """Make the state right after `action` the head. Later actions leave the history; gc drops them."""
         with self._store.locked(self.name, on_wait):
-            self._store.journal.move(self.name, self.head, self._store.journal.head_at(self.name, action))
+            self._store.journal.move(self.name, self.head, self._state_after(action))
 
     def branch(self, name: str, at: str | None = None) -> Session:
         """A new session that shares the history up to `at` (default: all of it) and goes its own way from there."""
-        head = self.head if at is None else self._store.journal.head_at(self.name, at)
+        head = self.head if at is None else self._state_after(at)
         self._store.branch(self.name, name, head)
         return Session.open(name, home=self.home)
 
@@ -251,18 +257,13 @@ class Session:
         """What differs: `a` alone, what that action changed; `a` and `b`, from the state after a to that after b; none,
         from the session's start to its head.
         """
-        records = self.log()
-        ids = [r.id for r in records]
-        for name in (a, b):
-            if name is not None and name not in ids:
-                self._store.journal.head_at(self.name, name)  # raises with the ids there are
+        past = self._past(self.head)
+        for name in filter(None, (a, b)):
+            self._store.journal.head_at(self.name, name)  # raises with the ids there are
         if a is None:
-            old, new = 0, len(records)
-        elif b is None:
-            old, new = ids.index(ActionId(a)), ids.index(ActionId(a)) + 1
-        else:
-            old, new = ids.index(ActionId(a)) + 1, ids.index(ActionId(b)) + 1
-        return find_differences(self._tree_of(records[:old]), self._tree_of(records[:new]))
+            return find_differences(build_tree(self._bottom_layers()), past.tree())
+        old = past.before(a) if b is None else past.after(a)
+        return find_differences(old, past.after(a if b is None else b))
 
     def read_node(self, node: Node, path: str) -> bytes:
         """The bytes of a file node of a Difference."""
@@ -295,11 +296,13 @@ class Session:
     def plan(self, *changes: Change, policy: Policy = DEFAULT_POLICY) -> Plan:
         """What a repair by these changes would do, per action, with reasons. Touches nothing. `apply` follows its policy."""
         row = self._row()
+        past, asserted = self._past(row.head), [placed(change) for change in changes]
+        check_reach(asserted, past.given_up, past.records)
         return build_plan(
-            self._store.journal.chain(row.head),
-            self._bottom_layers(),
-            [placed(change) for change in changes],
-            first_launch=self._launch,
+            past.records,
+            past.bottom,
+            asserted,
+            first_launch=past.launch,
             same_bytes=self._layers.same_bytes,
             base_changed=self._base_changed(),
             reads_variable=self._env_reads.reads,
@@ -348,13 +351,14 @@ class Session:
     def _carry_out(self, plan: Plan, *, keep_going: bool, progress: Progress | None) -> Report:
         with self._runner.attempt(Equality(plan.policy.equivalences)) as attempt:
             self._store.expect_head(self.name, plan.head)
+            past = self._past(plan.head)
             replay = Replay(
                 plan,
-                self._store.journal.chain(plan.head),
-                self._bottom_layers(),
+                past.records,
+                past.bottom,
                 self._runner,
                 same_bytes=self._layers.same_bytes,
-                first_launch=self._launch,
+                first_launch=past.launch,
                 base_changed=self._base_changed(),
                 reads_variable=self._env_reads.reads,
                 next_id=lambda ahead: self._store.journal.next_action_id(self.name, ahead),
@@ -366,7 +370,7 @@ class Session:
             if not report.applied:
                 return report
             new = [r for r in records if r.record_id == NEW]
-            done = self._store.journal.publish(self.name, plan.head, records, self._runner.seen(new))
+            done = self._store.journal.publish(self.name, plan.head, records, self._runner.seen(new), after=past.since)
             attempt.keep()
             return replace(report, head=done.head, records=tuple(r.record_id for r in done.records))
 
@@ -413,12 +417,13 @@ class Session:
             return report
 
     def _walk(self, records: Sequence[Record]) -> Pass:
+        past = self._past(self.head)
         return Pass(
             records,
-            self._bottom_layers(),
+            past.bottom,
             (),
             same_bytes=self._layers.same_bytes,
-            first_launch=self._launch,
+            first_launch=past.launch,
             reads_variable=self._env_reads.reads,
         )
 
@@ -436,7 +441,7 @@ class Session:
         with self._store.locked(self.name, on_wait):
             row = self._row()
             real = os.path.realpath(check_host_path(folder))
-            after = self._tree_of(self._store.journal.chain(row.head))
+            after = self._past(row.head).tree()
             journal, begun = self._store.journal, _BEGUN + real
             report = commit(
                 folder,
@@ -458,11 +463,11 @@ class Session:
         """
         pins = self._store.journal.pins(self.name)
         if real in pins:
-            before = self._tree_of(self._store.journal.chain(pins[real]))
+            before = self._past(pins[real]).tree()
         else:
-            before = self._tree_of([]) if real in row.config.get("imports", {}) else Tree()
+            before = build_tree(self._bottom_layers()) if real in row.config.get("imports", {}) else Tree()
         begun = pins.get(_BEGUN + real)
-        return [before] if begun is None else [before, self._tree_of(self._store.journal.chain(begun))]
+        return [before] if begun is None else [before, self._past(begun).tree()]
 
     def _opened(self, path: str, node: Node) -> AbstractContextManager[int]:
         return self._layers.opened(node.provider, path)
@@ -473,7 +478,19 @@ class Session:
         return [self._store.journal.layer(i) for i in self._bottom]
 
     def _layer_ids(self, head: int) -> tuple[LayerId, ...]:
-        return (*self._bottom, *self._store.journal.layer_ids(head))
+        return (*self._bottom, *self._store.journal.layer_ids(head, self._row().floor))
+
+    def _past(self, head: int) -> Past:
+        """What can be rebuilt of the history that leads to `head`."""
+        return Past.read(self._store.journal, head, self._bottom, self._launch, self._row().floor)
+
+    def _state_after(self, action: str) -> int:
+        """The head right after an action. Raises GivenUpError for one below the session's floor."""
+        floor, journal = self._row().floor, self._store.journal
+        state = journal.head_at(self.name, action)
+        if floor is not None and not journal.passes(state, floor.node):
+            raise too_old(action, self.oldest_repairable)
+        return state
 
     def _stack_at(self, head: int) -> Stack:
         return self._runner.stack(self._layer_ids(head))

@@ -76,6 +76,12 @@ class FakeSession:
                 options[key](data)
         return a_record(self.outcome)
 
+    @property
+    def oldest_repairable(self):
+        """The first action."""
+        records = self.log()
+        return records[0].id if records else None
+
     def log(self):
         """All records."""
         return [a_record(self.outcome, "echo '\x1b[31m'\nnext")]

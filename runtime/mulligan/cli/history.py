@@ -38,9 +38,12 @@ def log_command(caller: Caller, session: str | None, label: str | None, as_json:
     from mulligan.cli.render import clip, echo, escape, milliseconds, table  # noqa: PLC0415
 
     with caller.open(session) as opened:
-        records = [r for r in opened.log() if label is None or label in r.action.labels]
+        history, oldest = opened.log(), opened.oldest_repairable
+    ids = [r.id for r in history]
+    repairable = set(ids[ids.index(oldest) :] if oldest in ids else [])
+    records = [r for r in history if label is None or label in r.action.labels]
     if as_json:
-        print_json([log_json(r) for r in records])
+        print_json([{**log_json(r), "repairable": r.id in repairable} for r in records])
         return
     if not records:
         echo("no action yet; `mulligan run -c TEXT` makes one")
@@ -59,6 +62,9 @@ def log_command(caller: Caller, session: str | None, label: str | None, as_json:
         for r in records
     ]
     table(("ACTION", "STATUS", "TIME", "READS", "WRITES", *(["LABELS"] if labelled else []), "WHAT"), rows)
+    if len(repairable) < len(ids):
+        rest = f"the oldest action that can be is {oldest}" if oldest else "no action can be"
+        echo(f"{len(ids) - len(repairable)} of {len(ids)} can't be repaired or gone back to any more; {rest}")
 
 
 def status_word(record: Record) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +11,14 @@ import click
 
 from mulligan.cli.options import Caller, example, json_option, pass_caller, session_option
 from mulligan.cli.progress import Progress, say_waiting
-from mulligan.errors import ConflictError, HostError, MulliganError
+from mulligan.errors import ConflictError, HostError, MulliganError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from mulligan.sandbox.hosts import Feature
-    from mulligan.upkeep import SessionInfo
+    from mulligan.upkeep import GcReport, SessionInfo
 
 CONFLICTS_NAMED = 3
 
@@ -83,8 +84,11 @@ def ps_command(caller: Caller, as_json: bool) -> None:
     if as_json:
         print_json([_row_json(r) for r in rows])
     elif rows:
-        cells = [(r.name, str(r.actions), _base(r.base), _day(r.created_ns)) for r in rows]
-        table(("SESSION", "ACTIONS", "BASE", "CREATED"), cells)
+        some = any(r.given_up for r in rows)
+        cells = [
+            (r.name, str(r.actions), *([r.oldest or "-"] if some else []), _base(r.base), _day(r.created_ns)) for r in rows
+        ]
+        table(("SESSION", "ACTIONS", *(["OLDEST REPAIRABLE"] if some else []), "BASE", "CREATED"), cells)
     else:
         echo("there is no session yet; `mulligan new NAME` makes one")
 
@@ -93,6 +97,7 @@ def _row_json(row: SessionInfo) -> dict[str, Any]:
     return {
         "session": row.name,
         "actions": row.actions,
+        "oldest_repairable": row.oldest,
         "base": _base(row.base),
         "head": str(row.head),
         "created_ns": row.created_ns,
@@ -132,31 +137,91 @@ _KINDS = {
     "layers": "of actions that no session's history has",
     "composites": "composites that no session's history uses",
     "orphans": "left behind by processes that were ended",
+    "given up": "of the oldest actions, given up for the budget",
 }
 
 
-@click.command("gc", epilog=example("mulligan gc --dry-run"))
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+class SizeType(click.ParamType):  # type: ignore[type-arg]
+    """A size in bytes as a person writes it: 500M, 1.5G, 4096."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The bytes."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", str(value).strip(), re.IGNORECASE)
+        if found is None:
+            self.fail(f"{value!r} is no size; write one as 500M or 1.5G", param, ctx)
+        return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+@click.command("gc", epilog="\b\nExamples:\n  mulligan gc --dry-run\n  mulligan gc --budget 2G")
 @click.option("--dry-run", is_flag=True, help="Say what would be freed, and free nothing.")
+@click.option(
+    "--budget",
+    type=SizeType(),
+    metavar="SIZE",
+    help="Give up the layers of the oldest actions until the store fits (500M, 2G): they can't be repaired any more.",
+)
+@click.option("-s", "--session", metavar="NAME", help="With --budget: this session alone, and what it is made of.")
 @json_option
 @pass_caller
-def gc_command(caller: Caller, dry_run: bool, as_json: bool) -> None:
+def gc_command(caller: Caller, dry_run: bool, budget: int | None, session: str | None, as_json: bool) -> None:
     """Free what no session reaches: rolled back history, removed sessions, what a killed process left behind."""
     from mulligan import upkeep as sessions  # noqa: PLC0415 - not needed for --help
     from mulligan.cli.jsonview import print_json  # noqa: PLC0415
-    from mulligan.cli.render import echo, size  # noqa: PLC0415
 
+    if session is not None and budget is None:
+        raise UsageError("-s names a session for --budget", remedy="leave it out, or say how large the session may be")
     with Progress("looking for layers that no session needs"):
-        report = sessions.gc(caller.home, lambda: say_waiting("the store"), dry_run=dry_run)
+        report = sessions.gc(caller.home, lambda: say_waiting("the store"), dry_run=dry_run, budget=budget, session=session)
     if as_json:
-        kinds = {one.kind: {"count": one.count, "bytes": one.bytes} for one in report.freed}
-        total = {"layers": report.layers, "records": report.records, "bytes": report.bytes}
-        print_json({**total, "kinds": kinds, "applied": not dry_run})
-    else:
-        freed = f"{_count(report.layers, 'layer')} and {_count(report.records, 'record')} of actions ({size(report.bytes)})"
-        echo(f"would free {freed}" if dry_run else f"freed {freed}")
-        for one in report.freed:
-            if one.count:
-                echo(f"  {one.count} {_KINDS[one.kind]} ({size(one.bytes)})")
+        print_json(_gc_json(report, applied=not dry_run))
+        return
+    _print_gc(report, "would free" if dry_run else "freed")
+    if budget is not None and report.size is not None and report.size > budget and not dry_run:
+        _print_over(report.size)
+
+
+def _gc_json(report: GcReport, *, applied: bool) -> dict[str, Any]:
+    return {
+        "layers": report.layers,
+        "records": report.records,
+        "bytes": report.bytes,
+        "kinds": {one.kind: {"count": one.count, "bytes": one.bytes} for one in report.freed},
+        "given_up": dict(report.given_up),
+        "oldest_repairable": dict(report.oldest),
+        "size": report.size,
+        "applied": applied,
+    }
+
+
+def _print_gc(report: GcReport, did: str) -> None:
+    from mulligan.cli.render import echo, escape, size  # noqa: PLC0415 - not needed for --help
+
+    freed = f"{_count(report.layers, 'layer')} and {_count(report.records, 'record')} of actions ({size(report.bytes)})"
+    echo(f"{did} {freed}")
+    for one in report.freed:
+        if one.count:
+            echo(f"  {one.count} {_KINDS[one.kind]} ({size(one.bytes)})")
+    for name, count in report.given_up.items():
+        echo(
+            f"{escape(name)}: the layers of {_count(count, 'action')} {'would go' if did != 'freed' else 'went'} for the budget"
+        )
+    for name, oldest in report.oldest.items():
+        echo(f"{escape(name)}: {_reach(oldest)}")
+
+
+def _reach(oldest: str | None) -> str:
+    return f"the oldest action that can be repaired is {oldest}" if oldest else "no action can be repaired any more"
+
+
+def _print_over(left: int) -> None:
+    from mulligan.cli.render import echo, size  # noqa: PLC0415 - not needed for --help
+
+    echo(f"{size(left)} are left, which is more than the budget: the present states, their bases and the records need them")
 
 
 @click.command("doctor", epilog=example("mulligan doctor"))

@@ -13,10 +13,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from mulligan.errors import ConflictError, NotFoundError, StoreError
 from mulligan.history import codec
+from mulligan.history.floors import HELD
 from mulligan.model.ids import ActionId, LayerId, RecordId, guest_path, raw_path
 from mulligan.model.layer import Layer
 from mulligan.model.record import Record
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from mulligan.history.db import Db
+    from mulligan.history.floors import Floor
 
 NO_HEAD: Final = 0
 NEW: Final = RecordId(0)  # the id of a record that is not in the journal yet
@@ -42,7 +44,7 @@ WITH RECURSIVE chain (parent, record, depth) AS (
     SELECT parent, record, 0 FROM nodes WHERE id = :head
     UNION ALL
     SELECT nodes.parent, nodes.record, chain.depth + 1 FROM chain JOIN nodes ON nodes.id = chain.parent
-    WHERE chain.parent <> :known
+    WHERE chain.parent NOT IN (:known, :floor)
 )
 SELECT layer, coalesce(parent, 0) FROM chain JOIN records ON records.id = chain.record ORDER BY depth DESC
 """
@@ -65,7 +67,9 @@ WITH RECURSIVE kept (node) AS (
 )
 SELECT node FROM kept
 """
-_NAMED_LAYERS: Final = "SELECT layer FROM records UNION SELECT layer FROM session_layers"
+_NAMED_LAYERS: Final = "SELECT layer FROM records UNION SELECT layer FROM session_layers UNION SELECT layer FROM floors"
+
+_Node = TypeVar("_Node", bound=tuple[Any, ...])
 
 NOTHING_SEEN: Final[Mapping[str, Version]] = MappingProxyType({})
 
@@ -107,7 +111,8 @@ class Journal:
         self._db = db
         self._records: dict[RecordId, Record] = {}  # records never change, so what was read once stays right
         self._layers: dict[LayerId, Layer] = {}
-        self._walked: tuple[int, tuple[LayerId, ...]] = (NO_HEAD, ())  # a head and the layers that lead to it
+        # A head, the floor that was asked with it, and the layers that lead to it.
+        self._walked: tuple[int, Floor | None, tuple[LayerId, ...]] = (NO_HEAD, None, ())
 
     def append(
         self, session: str, expected_head: int, record: Record, seen: Mapping[str, tuple[int, int, int]] = NOTHING_SEEN
@@ -132,8 +137,10 @@ class Journal:
         expected_head: int,
         records: Sequence[Record],
         seen: Mapping[str, tuple[int, int, int]] = NOTHING_SEEN,
+        *,
+        after: int = NO_HEAD,
     ) -> Published:
-        """Make `records`, oldest first, the session's whole history, durably or not at all.
+        """Make `records`, oldest first, the session's whole history (`after` a state of it), durably or not at all.
 
         Records with the id `NEW` are added; the others are in the journal already. Nodes of the old chain are used
         again as far as the two agree. `seen` replaces stored versions: the actions that ran again saw these.
@@ -142,8 +149,8 @@ class Journal:
         with self._db.write() as db:
             number = expect_head(db, session, expected_head)
             stored = [self._insert(db, r) if r.record_id == NEW else r for r in records]
-            head = NO_HEAD
-            old = iter(_nodes(db, expected_head))
+            head = after
+            old = iter(_since(_nodes(db, expected_head), after))
             shared = True
             for record in stored:
                 node, there = next(old, (NO_HEAD, NEW)) if shared else (NO_HEAD, NEW)
@@ -181,23 +188,47 @@ class Journal:
             rows = db.execute("SELECT label, coalesce(head, 0) FROM pins WHERE session = ?", (number,))
             return {guest_path(label): head for label, head in rows}
 
-    def chain(self, head: int) -> list[Record]:
-        """The records that lead to `head`, oldest first."""
+    def chain(self, head: int, since: int = NO_HEAD) -> list[Record]:
+        """The records that lead to `head`, oldest first; those after the state `since`, if that is on the way."""
         with self._db.read() as db:
-            return [self._load(db, record) for _, record in _nodes(db, head)]
+            return [self._load(db, record) for _, record in _since(_nodes(db, head), since)]
 
-    def layer_ids(self, head: int) -> tuple[LayerId, ...]:
+    def passes(self, head: int, state: int) -> bool:
+        """Whether the history that leads to `head` has this state."""
+        with self._db.read() as db:
+            return any(node == state for node, _ in _nodes(db, head))
+
+    def first(self, head: int, floor: Floor | None = None) -> ActionId | None:
+        """The first action that leads to `head`, or the first after a floor; None when there is none."""
+        query = _CHAIN + "SELECT action FROM chain JOIN records ON records.id = chain.record WHERE coalesce(parent, 0) = ?"
+        with self._db.read() as db:
+            row = db.execute(query, (head, floor.node if floor else NO_HEAD)).fetchone()
+        return ActionId(row[0]) if row else None
+
+    def states(self, head: int, since: int = NO_HEAD) -> list[tuple[int, ActionId]]:
+        """Every state on the way to `head`, oldest first, with the action that it is right after."""
+        query = _CHAIN + "SELECT node, action FROM chain JOIN records ON records.id = chain.record ORDER BY depth DESC"
+        with self._db.read() as db:
+            return [(node, ActionId(action)) for node, action in _since(db.execute(query, (head,)).fetchall(), since)]
+
+    def layer_ids(self, head: int, floor: Floor | None = None) -> tuple[LayerId, ...]:
         """The layers of the records that lead to `head`, bottom first, without reading the records.
 
-        Nodes never change: what led to the head that was asked for last is not read again when this one continues it.
+        Where a floor is on the way, its layer stands for all up to there. Nodes never change: what led to the head that was
+        asked for last is not read again when this one continues it.
         """
-        known, layers = self._walked
+        stands = {NO_HEAD: (), **({floor.node: (floor.layer,)} if floor else {})}
+        if head in stands:
+            return stands[head]
+        known, lain_on, layers = self._walked
+        if lain_on != floor:
+            known, layers = NO_HEAD, ()
         if head != known:
+            stands[known] = layers
             with self._db.read() as db:
-                rows = db.execute(_SINCE, {"head": head, "known": known}).fetchall()
-            continues = bool(rows) and rows[0][1] == known
-            layers = (*(layers if continues else ()), *(LayerId(layer) for layer, _ in rows))
-            self._walked = (head, layers)
+                rows = db.execute(_SINCE, {"head": head, "known": known, "floor": floor.node if floor else known}).fetchall()
+            layers = (*(stands[rows[0][1]] if rows else ()), *(LayerId(layer) for layer, _ in rows))
+            self._walked = (head, floor, layers)
         return layers
 
     def last(self, head: int) -> Record | None:
@@ -245,9 +276,9 @@ class Journal:
             return {guest_path(path): Version(*rest) for path, *rest in db.execute(query, (number,))}
 
     def live_layers(self) -> frozenset[LayerId]:
-        """The layers that a session stands on, or that a record still in the journal names."""
+        """The layers that some session, or a state that one has pinned, is made of: all but those that were given up."""
         with self._db.read() as db:
-            return frozenset(LayerId(layer) for (layer,) in db.execute(_NAMED_LAYERS))
+            return frozenset(LayerId(layer) for (layer,) in db.execute(HELD))
 
     def collect(self, *, dry_run: bool = False) -> Collected:
         """Drop what no head reaches: rolled back and replaced history, and that of removed sessions; or only tell it.
@@ -272,7 +303,7 @@ class Journal:
             db.execute("RELEASE collecting")
         self._records.clear()
         self._layers.clear()
-        self._walked = (NO_HEAD, ())
+        self._walked = (NO_HEAD, None, ())
         return Collected(gone, frozenset(LayerId(layer) for (layer,) in layers))
 
     def _slot(self, session: str, action: str) -> tuple[int, Record]:
@@ -385,6 +416,12 @@ def _nodes(db: sqlite3.Connection, head: int) -> list[tuple[int, RecordId]]:
     """Nodes and their records from the oldest to `head`."""
     check_head(db, head)
     return db.execute(_CHAIN + "SELECT node, record FROM chain ORDER BY depth DESC", (head,)).fetchall()
+
+
+def _since(nodes: list[_Node], state: int) -> list[_Node]:
+    """Those of the nodes after a state, or all when it is not among them."""
+    at = next((number for number, node in enumerate(nodes) if node[0] == state), -1) if state != NO_HEAD else -1
+    return nodes[at + 1 :]
 
 
 def _add_stream(db: sqlite3.Connection, data: bytes) -> bytes | None:

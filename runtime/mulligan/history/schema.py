@@ -86,7 +86,17 @@ CREATE INDEX records_by_stderr ON records (stderr);
 
 # Statements that make a store of version n one of n + 1, divided by semicolons: none may stand inside of a statement. A table
 # that is to be made anew keeps its rows' foreign keys: they are checked, so fill the new one before the old one is dropped.
-UPGRADES: Final[dict[int, str]] = {}
+UPGRADES: Final[dict[int, str]] = {
+    1: """
+CREATE TABLE floors (
+    session INTEGER PRIMARY KEY REFERENCES sessions (id) ON DELETE CASCADE,
+    node    INTEGER NOT NULL REFERENCES nodes (id),
+    layer   TEXT NOT NULL REFERENCES layers (id)
+) STRICT;
+CREATE INDEX floors_by_node ON floors (node);
+CREATE INDEX floors_by_layer ON floors (layer);
+""",
+}
 VERSION: Final = 1 + len(UPGRADES)
 
 

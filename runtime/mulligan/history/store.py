@@ -21,27 +21,32 @@ import platformdirs
 from mulligan.errors import AlreadyExistsError, DiskFullError, HostError, NotFoundError, UsageError
 from mulligan.history import codec
 from mulligan.history.db import Db
+from mulligan.history.floors import Floor
 from mulligan.history.journal import Journal, add_layer, check_head, expect_head, no_session
 from mulligan.history.locks import Locks
 from mulligan.model.ids import LayerId
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from mulligan.model.action import LaunchContext
     from mulligan.model.layer import Layer
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-_SESSION: Final = "SELECT id, name, base, launch, config, coalesce(head, 0), next_action, created_ns FROM sessions"
+_SESSION: Final = (
+    "SELECT id, name, base, launch, config, coalesce(head, 0), next_action, created_ns, node, layer"
+    " FROM sessions LEFT JOIN floors ON floors.session = sessions.id"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
     """A session as stored: its base, the layers it stands on before its first action (bottom first), and its head.
 
-    `base` and `config` are JSON-able and belong to the layers above; `head` is 0 before the first action.
+    `base` and `config` are JSON-able and belong to the layers above; `head` is 0 before the first action. Below its `floor`,
+    if it has one, its states can't be rebuilt.
     """
 
     name: str
@@ -52,6 +57,7 @@ class SessionRow:
     head: int
     next_action: int
     created_ns: int
+    floor: Floor | None = None
 
 
 def default_home(environ: Mapping[str, str]) -> Path:
@@ -164,6 +170,7 @@ class Store:
             pair = (row.lastrowid, number)
             db.execute("INSERT INTO session_layers SELECT ?, position, layer FROM session_layers WHERE session = ?", pair)
             db.execute("INSERT INTO pins SELECT ?, label, head FROM pins WHERE session = ?", pair)
+            db.execute("INSERT INTO floors SELECT ?, node, layer FROM floors WHERE session = ?", pair)
             db.execute(
                 "INSERT INTO base_versions SELECT ?, path, mtime_ns, size, ino FROM base_versions WHERE session = ?",
                 pair,
@@ -185,6 +192,17 @@ class Store:
         with self._db.write() as db:
             db.execute("DELETE FROM sessions WHERE id = ?", (_number(db, name),))
         self._locks.forget(name)
+
+    def lay_floors(self, floors: Mapping[str, Floor], layers: Iterable[Layer]) -> None:
+        """Set the floors of these sessions, all or none; `layers` are what they name, sealed and durable.
+
+        The caller holds the store alone (`exclusive`), and has found the states in the sessions' present histories.
+        """
+        with self._db.write() as db:
+            for layer in layers:
+                add_layer(db, layer)
+            for name, floor in floors.items():
+                db.execute("INSERT OR REPLACE INTO floors VALUES (?, ?, ?)", (_number(db, name), floor.node, floor.layer))
 
     def tidy(self) -> None:
         """Remove what a killed process left beside the database. The caller holds the store alone (`exclusive`)."""
@@ -250,7 +268,7 @@ def _get(db: sqlite3.Connection, name: str) -> SessionRow:
 
 
 def _row(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionRow:
-    number, name, base, launch, config, head, next_action, created_ns = row
+    number, name, base, launch, config, head, next_action, created_ns, floor, folded = row
     layers = db.execute("SELECT layer FROM session_layers WHERE session = ? ORDER BY position", (number,))
     return SessionRow(
         name=name,
@@ -261,4 +279,5 @@ def _row(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionRow:
         head=head,
         next_action=next_action,
         created_ns=created_ns,
+        floor=None if floor is None else Floor(floor, LayerId(folded)),
     )

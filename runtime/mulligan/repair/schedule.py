@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mulligan.errors import NotFoundError, UsageError
+from mulligan.errors import GivenUpError, NotFoundError, UsageError
 from mulligan.model.change import Drop, Patch, Replace, Rerun
 from mulligan.model.keys import DAT, parse_key
 from mulligan.model.own import is_state
@@ -58,6 +58,29 @@ def build_schedule(history: Sequence[Record], changes: Iterable[Change]) -> tupl
         slots.append(Slot(record, named.get(index)))
         slots += [Slot(None, patch) for patch in patches.get(index, ())]
     return tuple(slots)
+
+
+def too_old(name: str, oldest: str | None) -> GivenUpError:
+    """The error for an action, or the state after it, whose layers were given up."""
+    rest = "no action can be" if oldest is None else f"the oldest action that can be is {oldest}"
+    return GivenUpError(
+        f"{name} can't be repaired or gone back to any more: its layer was given up to stay within a disk budget", remedy=rest
+    )
+
+
+def check_reach(changes: Iterable[Change], given_up: Sequence[Record], history: Sequence[Record]) -> None:
+    """Raise GivenUpError for a change that begins at an action whose layer was given up, or before the first one left."""
+    old = {record.id for record in given_up}
+    oldest = history[0].id if history else None
+    for change in changes:
+        if not isinstance(change, Patch):
+            if change.id in old:
+                raise too_old(change.id, oldest)
+        elif change.at is None:
+            if given_up and _last_writer(history, patch_path(change)) < 0:
+                raise too_old(f"what set {patch_path(change)!r}", oldest)
+        elif change.at in old:
+            raise too_old(change.at, oldest)
 
 
 def patch_path(patch: Patch) -> str:

@@ -23,20 +23,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mulligan.errors import DiskFullError, StoreError
-from mulligan.sandbox.blocks import COMPOSITE, Block, Skyline, build_run
+from mulligan.model.ids import LayerId
+from mulligan.sandbox.blocks import COMPOSITE, Block, Skyline, build_run, composite_id
 from mulligan.sandbox.folding import fold, weigh
 from mulligan.sandbox.trees import READING, opened, space_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from mulligan.model.ids import LayerId
     from mulligan.sandbox.layer import LayerStore
 
 LIGHT: Final = (4 << 20, 64 << 20)  # weight up to which a block is folded as soon as it is used: of level 1, and above
@@ -48,6 +49,7 @@ _SYNCED: Final = 16 << 20  # weight from which a composite is worth a sync
 _SOURCES: Final = 128  # folders held open while folding
 _FOREVER: Final = "forever"
 FLOOR: Final = "floor-"  # a composite that is no cache: it stands for layers that were given up
+STEP: Final = "step-"  # on the way to one
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,14 @@ class Composites:
 
         Where there is no space for one, its parts stand in the cover; there may then be more than the kernel stacks.
         """
-        covering = self._covering(layers)
-        there = [layer for block in covering for layer in self._there(block)]
+        there = self.there(layers)
         if len(there) <= EASY:
             return there
-        return [layer for block in covering for layer in self._made(block)]
+        return [layer for block in self._covering(layers) for layer in self._made(block)]
+
+    def there(self, layers: tuple[LayerId, ...]) -> list[LayerId]:
+        """As `cover`, of what there is already; there may be more than the kernel stacks."""
+        return [layer for block in self._covering(layers) for layer in self._there(block)]
 
     def lowers(self, cover: Sequence[LayerId]) -> list[str]:
         """The directories to mount for a cover, topmost first."""
@@ -224,7 +229,38 @@ class Composites:
         self._about[name] = about
         return about
 
+    def fold_floor(self, layers: Sequence[LayerId]) -> LayerId:
+        """Fold layers, bottom first, into one that may stand in their place for good.
+
+        Raises DiskFullError, and leaves nothing then.
+        """
+        pieces = [layer for layer in layers if not self._store.is_empty(layer)]
+        name = composite_id(pieces, FLOOR)
+        if not pieces:
+            return self._store.empty(name)
+        if self._is_there(name):
+            return name
+        steps: list[LayerId] = []
+        try:
+            while len(pieces) > _SOURCES:  # more folders than may be open at once: in steps
+                pieces = [self._step(pieces[at : at + _SOURCES], steps) for at in range(0, len(pieces), _SOURCES)]
+            self.fold(pieces, name, durable=True)
+        finally:
+            for step in steps:
+                self._store.remove(step)
+        return name
+
+    def _step(self, pieces: Sequence[LayerId], steps: list[LayerId]) -> LayerId:
+        name = LayerId(STEP + secrets.token_hex(8))
+        self.fold(pieces, name)
+        steps.append(name)
+        return name
+
     # ---------------------------------------------------------------------------------------------- telling
+
+    def present(self, layers: tuple[LayerId, ...]) -> Iterator[LayerId]:
+        """The composites of this sequence, or its beginning, that are there."""
+        return (composite for composite in self.blocks(layers) if composite.startswith(COMPOSITE) and self._is_there(composite))
 
     def about(self, composite: LayerId) -> About:
         """What a composite that is there says of itself."""

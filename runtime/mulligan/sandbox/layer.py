@@ -104,6 +104,11 @@ class LayerStore:
         """Whether the layer changes nothing, and so has no directory."""
         return layer.startswith(_EMPTY)
 
+    @staticmethod
+    def empty(name: str) -> LayerId:
+        """The id of a layer that changes nothing."""
+        return LayerId(_EMPTY + name)
+
     def has(self, layer: LayerId) -> bool:
         """Whether the layer is there."""
         return self.is_empty(layer) or self.path(layer).is_dir()
