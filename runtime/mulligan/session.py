@@ -279,7 +279,7 @@ class Session:
         records = self.log()
         if target not in {r.id for r in records} and not _ACTION_ID.fullmatch(target):
             target = placed_target(target)
-        why = explain(records, target, self._bottom_layers(), find_hints(records))
+        why = explain(records, target, self._bottom_layers(), find_hints(records), self._env_reads.reads)
         if not why.data.get("steps", True) and not self.files.exists(target):
             raise NotFoundError(f"why {target!r}: it does not exist in this state, and no action made it or relied on it")
         return why
@@ -289,7 +289,7 @@ class Session:
         from mulligan.history.graph import build_graph  # noqa: PLC0415 - networkx takes 0.2 s to import
 
         records = self.log()
-        return build_graph(records, self._bottom_layers(), find_hints(records))
+        return build_graph(records, self._bottom_layers(), find_hints(records), self._env_reads.reads)
 
     # -- repair
 

@@ -79,6 +79,13 @@ def test_a_longer_name_is_another_variable(home: Path, mine: str, other: str) ->
     assert repaired(home, STAGE, history, {0: act(f"export {mine}=2")}).ran == ("a2", "a4")
 
 
+def test_an_exported_function_reads_for_whoever_may_call_it(home: Path) -> None:
+    """What other variables hold is read with them: a function that is exported, or PS4, may use a variable."""
+    stage = act("f() { echo f $DB_HOST; }; export -f f; export TWICE='$DB_HOST $DB_HOST'")
+    history = [act("export DB_HOST=1"), act("f"), act("unset -f f; TWICE=; export TWICE"), act("true")]
+    assert repaired(home, stage, history, {0: act("export DB_HOST=2")}).ran == ("a2", "a3", "a4")
+
+
 def test_what_an_action_made_and_ran_is_looked_at(home: Path) -> None:
     """A script that an action unpacks and runs names variables for it, although the action's text does not."""
     stage = act("mkdir d; printf 'echo $DB_HOST\\n' > d/s; tar cf - d | xz > d.tar.xz; rm -r d")
@@ -100,6 +107,19 @@ def test_a_kept_action_passes_on_the_new_value(home: Path) -> None:
             "MORE": "4",
         }
         assert session.run("echo $DB_HOST").stdout == "2\n"
+
+
+def test_why_and_graph_know_who_used_a_variable(home: Path) -> None:
+    """A variable joins whoever set it with whoever may have used it, not with all that were launched with it."""
+    with Session.create("s", home=home) as session:
+        a, b, c = (session.run(text).id for text in ("export DB_HOST=1", "true", "echo $DB_HOST"))
+        assert session.why("env:DB_HOST").lines == (
+            "env:DB_HOST",
+            f"  {a} set it to 1",
+            f"  {b} was launched with it, and did not use it, as of {a}",
+            f"  {c} was launched with it as of {a}",
+        )
+        assert list(session.graph().edges(keys=True)) == [(a, c, "env:DB_HOST")]
 
 
 def test_all_that_were_launched_with_it(home: Path) -> None:

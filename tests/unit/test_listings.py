@@ -19,6 +19,7 @@ LISTING = {
     "a.awk": ["for (k in ENVIRON) print k", "ENVIRON[x]"],
     "a.php": ["$_ENV", "getenv()", "getenv($x)", "phpinfo();"],
     "Makefile": ["$(foreach v,$(.VARIABLES),$(v))", "$(value $(x))", "$($(x)_HOST)", "all:\n\tset"],
+    "a.tcl": ["puts $env($x)", "foreach k [array names env] {}"], "a.jq": ["env | keys", "$ENV"],
     "conf": ["eval x", "set"],
 }  # fmt: skip
 PLAIN = {
@@ -32,6 +33,7 @@ PLAIN = {
     "a.rb": ["ENV['A']", "ENV.fetch('A', 1)"],
     "a.awk": ['ENVIRON["A"]'],
     "a.php": ["getenv('A')", "$_ENV['A']"],
+    "a.tcl": ["puts $env(A)"], "a.jq": ["$ENV.A"],
     "Makefile": ["all: $(OBJS)\n\techo $(DB_HOST)"],
     "a.c": ["char *x = getenv(name); extern char **environ;"], "a.md": ["eval"], "a.csv": ["set"],
 }  # fmt: skip
@@ -68,7 +70,8 @@ def test_arguments_may_be_programs() -> None:
     "told",
     [
         "yes env", "yes env -i", "yes env A=1", "no env A=1 true", "no env -Sab", "yes printenv", "no printenv A", "yes printenv -0",
-        "yes busybox env", "no busybox ls", "yes java -jar x.jar", "yes sh -c set", "no sh -c true", "no cat x",
+        "yes busybox env", "no busybox ls", "yes java -jar x.jar", "yes sh -c set", "no sh -c true", "no cat x", "yes jq -n env", "yes jq -n $ENV",
+        "no jq -n $ENV.A", "no jq .a",
     ],
 )  # fmt: skip
 def test_programs_that_list(told: str) -> None:

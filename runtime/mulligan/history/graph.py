@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
-from mulligan.history.lineage import BASE, SHOWN, Why, explain, printable, reliances, weak_reliances
+from mulligan.history.lineage import BASE, SHOWN, Why, explain, launched_with, printable, reliances, weak_reliances
 from mulligan.model.ids import b64, is_utf8, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from mulligan.history.lineage import ReadsVariable
     from mulligan.model.hint import Hint
     from mulligan.model.layer import Layer
     from mulligan.model.record import Record
@@ -25,7 +26,12 @@ __all__ = ["Why", "as_json", "build_graph", "dot", "explain", "mermaid", "text"]
 LABEL = 60  # characters of an action's text in a drawing
 
 
-def build_graph(records: Sequence[Record], bottom: Iterable[Layer] = (), hints: Iterable[Hint] = ()) -> nx.MultiDiGraph:
+def build_graph(
+    records: Sequence[Record],
+    bottom: Iterable[Layer] = (),
+    hints: Iterable[Hint] = (),
+    reads: ReadsVariable = launched_with,
+) -> nx.MultiDiGraph:
     """The actions as nodes (`text`, `kind`, `exit_code`, `complete`), reliances as edges.
 
     An edge has its witness as its key, `provenance` ("traced", "declared" or "weak"), `confidence` and, if weak, `token`.
@@ -39,7 +45,7 @@ def build_graph(records: Sequence[Record], bottom: Iterable[Layer] = (), hints: 
             exit_code=record.outcome.exit_code,
             complete=record.footprint.complete,
         )
-    strong = list(reliances(records, bottom))
+    strong = list(reliances(records, bottom, reads))
     for one in (*strong, *weak_reliances(strong, hints)):
         if one.writer != BASE and one.writer in graph and not graph.has_edge(one.writer, one.reader, str(one.key)):
             told = {"provenance": one.provenance, "confidence": one.confidence, **({"token": one.token} if one.token else {})}

@@ -19,13 +19,16 @@ from mulligan.model.part import whole_of
 from mulligan.model.tree import Tree, touched_kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from mulligan.model.action import LaunchContext
     from mulligan.model.hint import Hint
     from mulligan.model.keys import KeyKind
     from mulligan.model.layer import Layer
     from mulligan.model.record import Record
+
+    # whether a record, which saw that state, may have used the variable of this name
+    ReadsVariable = Callable[[Record, str, Tree], bool]
 
 Provenance = Literal["traced", "declared", "weak"]
 
@@ -58,12 +61,19 @@ class Why:
         return "\n".join(self.lines)
 
 
-def reliances(records: Iterable[Record], bottom: Iterable[Layer] = ()) -> Iterator[Reliance]:
+def launched_with(_record: Record, _name: str, _saw: Tree) -> bool:
+    """Whoever was launched with a variable may have used it, as far as can be told without looking."""
+    return True
+
+
+def reliances(
+    records: Iterable[Record], bottom: Iterable[Layer] = (), reads: ReadsVariable = launched_with
+) -> Iterator[Reliance]:
     """Every reliance of a history, in its order; of each path the most telling key by each writer.
 
     A folder that was only passed on the way counts when the reader relied on nothing else of that writer.
     """
-    writers = _Writers(bottom)
+    writers = _Writers(bottom, reads)
     for record in records:
         yield from writers.reliances(record)
         writers.advance(record)
@@ -72,7 +82,8 @@ def reliances(records: Iterable[Record], bottom: Iterable[Layer] = ()) -> Iterat
 class _Writers:
     """Who set each key last, at one point of a history."""
 
-    def __init__(self, bottom: Iterable[Layer]) -> None:
+    def __init__(self, bottom: Iterable[Layer], reads: ReadsVariable) -> None:
+        self._reads = reads
         self._tree = Tree()
         for layer in bottom:
             self._tree.apply(layer.manifest, layer.id)
@@ -150,11 +161,17 @@ class _Writers:
     def _beside_files(self, record: Record) -> Iterator[Reliance]:
         if record.action.kind == "run":
             for name in sorted({*record.launch.env, "PWD", "=umask"} - set(record.action.env)):
-                if name in self._env and (name != "=umask" or record.footprint.uses_umask):
+                if name in self._env and self.used(record, name):
                     yield Reliance(self._env[name], record.id, Key(ENV, name))
         for key in map(parse_key, record.footprint.declared_reads):
             if key.kind != ENV:
                 yield from (Reliance(writer, record.id, key, "declared") for writer in self.of(key))
+
+    def used(self, record: Record, name: str) -> bool:
+        """Whether this record may have used this part of its launch context."""
+        if name == "=umask":
+            return record.footprint.uses_umask
+        return name == "PWD" or f"{ENV}:{name}" in record.footprint.declared_reads or self._reads(record, name, self._tree)
 
 
 def weak_reliances(strong: Iterable[Reliance], hints: Iterable[Hint]) -> list[Reliance]:
@@ -167,29 +184,35 @@ def weak_reliances(strong: Iterable[Reliance], hints: Iterable[Hint]) -> list[Re
     ]
 
 
-def explain(records: Sequence[Record], target: str, bottom: Iterable[Layer] = (), hints: Iterable[Hint] = ()) -> Why:
+def explain(
+    records: Sequence[Record],
+    target: str,
+    bottom: Iterable[Layer] = (),
+    hints: Iterable[Hint] = (),
+    reads: ReadsVariable = launched_with,
+) -> Why:
     """What an action relied on and who relied on it; or who wrote a path or another key, and who relied on that.
 
-    Raises NotFoundError when the target is neither an action nor an absolute path.
+    `reads` tells whether an action may have used a variable, given the state that it saw. Raises NotFoundError when the
+    target is neither an action nor an absolute path.
     """
     if target.startswith(f"{ENV}:"):
-        return _of_variable(records, target.removeprefix(f"{ENV}:"))
+        return _of_variable(records, target.removeprefix(f"{ENV}:"), bottom, reads)
     if target.startswith("/"):
         return _of_path(records, target.rstrip("/") or "/", bottom)
     with suppress(ValueError):
         if (key := parse_key(target)).kind in (OUT, NET, MEM):
-            return _of_key(records, key, bottom, hints)
+            return _of_key(list(reliances(records, bottom, reads)), records, key, hints)
     for record in records:
         if record.id == target:
-            return _of_action(records, record, bottom, hints)
+            return _of_action(list(reliances(records, bottom, reads)), records, record, hints)
     raise NotFoundError(
         f"why {target!r}: there is no such action in this history",
         remedy="give an action's id (`mulligan log`), a path, env:NAME, or a declared key",
     )
 
 
-def _of_action(records: Sequence[Record], record: Record, bottom: Iterable[Layer], hints: Iterable[Hint]) -> Why:
-    every = list(reliances(records, bottom))
+def _of_action(every: list[Reliance], records: Sequence[Record], record: Record, hints: Iterable[Hint]) -> Why:
     every += weak_reliances(every, hints)
     place = {one.id: number for number, one in enumerate(records)}
     mine = [one for one in every if one.reader == record.id]
@@ -226,9 +249,8 @@ def _how(group: Sequence[Reliance]) -> str:
     return "may hang on" if group[0].provenance == "weak" else "relied on"
 
 
-def _of_key(records: Sequence[Record], key: Key, bottom: Iterable[Layer], hints: Iterable[Hint]) -> Why:
+def _of_key(every: list[Reliance], records: Sequence[Record], key: Key, hints: Iterable[Hint]) -> Why:
     """Who wrote a key that is no path and no variable, and who relied on it; of an action's output, on any part of it."""
-    every = list(reliances(records, bottom))
     every += weak_reliances(every, hints)
     steps: list[dict[str, Any]] = []
     for record in records:
@@ -280,18 +302,21 @@ def _of_path(records: Sequence[Record], path: str, bottom: Iterable[Layer]) -> W
     return Why(tuple(lines), {**name, "steps": steps})
 
 
-def _of_variable(records: Sequence[Record], name: str) -> Why:
-    """Who set a variable, and to what; and which actions were launched with it."""
+def _of_variable(records: Sequence[Record], name: str, bottom: Iterable[Layer], reads: ReadsVariable) -> Why:
+    """Who set a variable, and to what; which actions were launched with it, and which of them may have used it."""
     steps: list[dict[str, str]] = []
-    writer = BASE
+    writer, writers = BASE, _Writers(bottom, reads)
     for record in records:
+        used = record.action.kind == "run" and writers.used(record, name)
+        writers.advance(record)
         if record.action.kind != "run":
             continue
         before, after = _value(record.launch, name), _value(record.handoff, name)
         if name in record.action.env:
             steps.append({"action": record.id, "what": "was given its own"})
         elif before is not None:
-            steps.append({"action": record.id, "what": "was launched with it", "from": writer})
+            what = "was launched with it" if used else "was launched with it, and did not use it,"
+            steps.append({"action": record.id, "what": what, "from": writer})
         if before != after:
             writer = record.id
             steps.append(

@@ -46,6 +46,9 @@ _OTHER: Final = re.compile(
     rb"\benviron\b|\bgetenv\b(?!\s*\(?" + _LITERAL + rb")|\bgetAll?Env|\bEnv(?:ironment)?\s*\(\s*\)", re.IGNORECASE
 )
 
+_JQ: Final = re.compile(rb"\benv\b|\$ENV\b(?!\s*\.\s*\w)")
+_TCL: Final = re.compile(rb"\benv\s*\(\s*[\$\[]|\b(?:array|parray)\b[^\n;]*\benv\b")
+
 _EVERY: Final = (_SHELL, _PYTHON, _PERL, _NODE, _AWK)  # of which an argument of a program may be one
 _BY_SUFFIX: Final[dict[str, tuple[re.Pattern[bytes], ...]]] = {
     **dict.fromkeys(("sh", "bash", "zsh", "ksh", "dash", "bats", "env"), (_SHELL,)),
@@ -56,7 +59,9 @@ _BY_SUFFIX: Final[dict[str, tuple[re.Pattern[bytes], ...]]] = {
     **dict.fromkeys(("awk", "gawk"), (_AWK,)),
     "php": (_PHP,),
     **dict.fromkeys(("mk", "mak", "make"), (_MAKE, _SHELL)),
-    **dict.fromkeys(("lua", "tcl", "r", "jl", "ex", "exs", "clj", "lisp", "el", "scm", "hs", "cmake"), (_OTHER,)),
+    "jq": (_JQ,),
+    **dict.fromkeys(("tcl", "exp", "tk"), (_TCL,)),
+    **dict.fromkeys(("lua", "r", "jl", "ex", "exs", "clj", "lisp", "el", "scm", "hs", "cmake"), (_OTHER,)),
 }  # fmt: skip
 _BY_PROGRAM: Final = (
     (re.compile(rb"python|pypy"), (_PYTHON,)),
@@ -65,6 +70,7 @@ _BY_PROGRAM: Final = (
     (re.compile(rb"ruby|rake"), (_RUBY,)),
     (re.compile(rb"awk"), (_AWK,)),
     (re.compile(rb"php"), (_PHP,)),
+    (re.compile(rb"tclsh|wish|expect"), (_TCL,)),
     (re.compile(rb"make"), (_MAKE, _SHELL)),
     (re.compile(rb"sh\b|bats"), (_SHELL,)),
 )
@@ -79,7 +85,9 @@ _NO_SCRIPT: Final = frozenset(
 _LIKE_CASES: Final = frozenset(("py", "pyc", "pyw", "ipynb"))
 _BOXES: Final = frozenset(("busybox", "toybox", "coreutils"))
 _TELLING: Final = frozenset(("env", "printenv"))
-_MANAGED: Final = frozenset(("java", "dotnet", "mono", "mono-sgen", "beam.smp", "pwsh"))
+_QUERIES: Final = frozenset(("jq", "gojq", "jaq", "yq"))
+# Their programs can't be looked into, or they keep the whole environment for later.
+_MANAGED: Final = frozenset(("java", "dotnet", "mono", "mono-sgen", "beam.smp", "pwsh", "at", "batch", "tmux", "screen"))
 
 
 def lists_variables(text: bytes, name: str) -> bool:
@@ -111,6 +119,8 @@ def program_lists(path: str, argv: Sequence[bytes]) -> str:
     for one in (program, called):
         if one in _TELLING and not _goes_on(rest, by_name=one == "printenv"):
             return f"{one} ran"
+    if program in _QUERIES and any(_JQ.search(word) for word in argv[1:]):
+        return f"{program} may list them"
     for word in argv[1:]:
         if text_lists_variables(word):
             return f"an argument of {called or program} may list them"

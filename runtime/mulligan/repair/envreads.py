@@ -33,11 +33,13 @@ if TYPE_CHECKING:
     Version = tuple[object, ...]
 
 MOST_ANSWERS: Final = 500_000  # kept at once; some 100 MB
-# Used by the tracer's own search, by the loader and by shells, which have some of them only as the tail of a longer name.
+# Used by the tracer's own search, by the loader and by shells, which have some of them only as the tail of a longer name; and
+# names that programs are known to look for by their beginning or their end.
 ALWAYS_READ: Final = re.compile(
     r"PATH|HOME|IFS|ENV|PWD|OLDPWD|BASH_\w+|SHELLOPTS|BASHOPTS|UID|RANDOM|SECONDS|LINENO|EMACS|TZ|LANG|LANGUAGE|LC_\w+|LD_\w+"
-    r"|PYTHON\w+|(?i:\w+_proxy)"
+    r"|PYTHON\w+|PIP_\w+|CARGO_\w+|GIT_CONFIG_\w+|TF_\w+|(?i:npm_config_\w+|\w+_proxy)"
 )
+_FUNCTION: Final = b"() {"  # how bash exports one
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Read by the loader and the C library in every program: names of libraries, characters and zones.
 _DATA_OF_LIBC: Final = re.compile(
@@ -76,7 +78,11 @@ class EnvReads:
     def _told(record: Record, names: Names) -> bool:
         """Whether what the action was given as text mentions the variable, or may list them."""
         action = record.action
+        values = [raw_path(value) for value in {**record.launch.env, **action.env}.values()]
+        if any(names.in_text(value) for value in values):  # PS4, MAKEFLAGS, an exported function: other variables may use it
+            return True
         texts = [*map(raw_path, action.argv), raw_path(action.shell or ""), action.stdin, raw_path(action.cwd or "")]
+        texts += [value for value in values if value.startswith(_FUNCTION)]
         return any(names.in_text(text) or text_lists_variables(text) for text in texts if text)
 
     def _files(self, record: Record, recorded: Tree) -> Iterator[tuple[Version | None, str]]:
