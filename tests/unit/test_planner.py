@@ -136,6 +136,19 @@ def test_a_changed_working_folder_reaches_later_launches(story):
     assert reason(story.plan(Drop("a1")), "a2") == Reason("launch", "env:PWD", "a1")
 
 
+def test_a_variable_that_would_no_longer_be_unset(story):
+    """An action that had been launched without a variable may be launched with it when the one that unset it runs again."""
+    story.act(env={"DB": "x"})
+    unset = story.act()
+    bare = replace(unset.handoff, env={"PATH": "/bin"})
+    story.records[-1] = replace(unset, handoff=bare)
+    story.handoff = bare
+    story.act()
+    plan = story.plan(Replace("a2", "other"))
+    assert reason(plan, "a3") == Reason("launch", "env:DB", "a2")
+    assert kinds(story.plan(Replace("a2", "other"), reads_variable=lambda *_: False)) == ["keep", "must_rerun", "keep"]
+
+
 def test_a_declared_output_is_an_input(story):
     """An action that declares `out:a1` depends on what a1 printed and how it ended (rows 21 and 22)."""
     story.act(stdout=b"1")

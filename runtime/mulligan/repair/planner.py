@@ -211,10 +211,10 @@ class _Forecast:
         because += [Reason("reads_rewritten", str(key), self._causes.of(key, self._maybe)) for key in hits]
         if not self._told:
             return because
-        launched = {*record.launch.env, WORKING_FOLDER, UMASK} - set(record.action.env)
         if record.action.kind == "run":
-            keys = (Key(ENV, name) for name in sorted(launched))
-            told = [key for key in keys if key in self._told and self._walk.reads(record, key.name)]
+            hidden = record.action.env if record.action.shell is None else {}
+            keys = sorted(key for key in self._told if key.kind == ENV and key.name not in hidden)
+            told = [key for key in keys if self._walk.reads(record, key.name)]
             because += [Reason("launch", str(key), self._told[key]) for key in told]
         for key in map(parse_key, footprint.declared_reads):
             whole = Key(OUT, writer_of(key.name)) if key.kind == OUT else key
