@@ -99,7 +99,7 @@ def test_fifty_thousand_facts_take_a_fifth_of_a_second() -> None:
 
 
 WHOLE = frame(HELLO) + frame(
-    [1, 0, b"/a"], [1, 1, b"/b"], [2, 0, b"sh\0-c"], [10, 0], [11, 1, 0], [24, 0, 1, 1], [28, 0, 5], [30, 7, 0, 0, 0, 1, 0],
+    [1, 0, b"/a"], [1, 1, b"/b"], [2, 0, b"sh\0-c"], [10, 0], [11, 1, 0], [24, 0, 1, 1], [28, 0, 5], [30, 7, 0, 0, 0, 1, 0, 0o22],
     [31, 1, "inet", b"1.2.3.4", 80, 0], [33, 9, b"x"], [40, "walk_failed", b"5"],
     [50, 1, "file", 0o644, 1, 2, 3, 4, 1, 9, b"", 0, False, [[b"user.x", b"\0"]]],
 ) + frame(END)  # fmt: skip
