@@ -72,9 +72,9 @@ class Runner:
                 self.layers.remove(layer)
             attempt.keep()
 
-    def stack(self, layers: Sequence[LayerId]) -> Stack:
-        """The state that these layers, bottom first, make over the base."""
-        return Stack(tuple(layers), self.base, self.layers)
+    def stack(self, layers: Sequence[LayerId], *, once: bool = False) -> Stack:
+        """The state that these layers, bottom first, make over the base. A replay stands on its state `once`."""
+        return Stack(tuple(layers), self.base, self.layers, once=once)
 
     def execute(
         self,
@@ -92,7 +92,7 @@ class Runner:
         With `replay_of` the layer is put into that record's slot of time. Raises HostError or TracerError when the action
         could not be run or traced, InterruptedRunError (also when `interrupt` says so): then nothing of it is left.
         """
-        stack = self.stack(below)
+        stack = self.stack(below, once=replay_of is not None)
         with self.layers.begin() as opened:
             watchers = {"on_stdout": on_stdout, "on_stderr": on_stderr}
             trace = self._sandbox.run(action, launch, stack, opened, **watchers, interrupt=interrupt)
@@ -132,7 +132,7 @@ class Runner:
         """
         if left.cwd == was and not layer.manifest.removed:
             return left
-        at, stack = left.cwd, self.stack([*below, layer.id])
+        at, stack = left.cwd, self.stack([*below, layer.id], once=True)
         with suppress(UsageError):  # a closed folder: it is there, and that is all that counts
             while at != "/" and is_state(at):
                 there = stack.find(at)
@@ -143,12 +143,12 @@ class Runner:
 
     def rematerialise(self, layer: Layer, below: Tree, under: Sequence[LayerId]) -> Layer:
         """The layer made again from its manifest for another state below it."""
-        made = rematerialise(self.layers, layer, below, self.stack(under))
+        made = rematerialise(self.layers, layer, below, self.stack(under, once=True))
         return layer if made.id == layer.id else self._made(made)
 
     def patch(self, path: str, value: bytes, under: Sequence[LayerId], mtime_ns: int) -> Layer:
         """A layer that sets the content of one file of the state that `under` makes."""
-        return self._made(patch_layer(self.layers, self.stack(under), path, value, mtime_ns))
+        return self._made(patch_layer(self.layers, self.stack(under, once=True), path, value, mtime_ns))
 
     def _made(self, layer: Layer) -> Layer:
         self._attempt.made.append(layer.id)

@@ -94,13 +94,14 @@ class Composites:
         for block in self._covering(layers):
             yield block.id
 
-    def cover(self, layers: tuple[LayerId, ...]) -> list[LayerId]:
+    def cover(self, layers: tuple[LayerId, ...], easy: int | None = None) -> list[LayerId]:
         """The folders that make the state of these layers, bottom first. Makes composites that are missing.
 
+        With at most `easy` folders (default: `EASY`) nothing is made: who stands on a state once gains nothing by it.
         Where there is no space for one, its parts stand in the cover; there may then be more than the kernel stacks.
         """
         there = self.there(layers)
-        if len(there) <= EASY:
+        if len(there) <= (EASY if easy is None else easy):
             return there
         return [layer for block in self._covering(layers) for layer in self._made(block)]
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from mulligan.errors import NotFoundError, UsageError
 from mulligan.model.ids import BASE_LAYER, GuestPath, LayerId, join, parent, raw_path, shown
 from mulligan.model.layer import Entry, NodeKind
+from mulligan.sandbox.composite import COMFORT
 from mulligan.sandbox.trees import FOLDER, PASSING, READING, descriptor_path, is_whiteout, open_below, opened_up
 
 if TYPE_CHECKING:
@@ -94,7 +95,9 @@ class Stack:
     history is few folders. Where an object's provider is asked for, a composite may be the answer.
     """
 
-    def __init__(self, layers: tuple[LayerId, ...], base: Base, store: LayerStore) -> None:
+    def __init__(self, layers: tuple[LayerId, ...], base: Base, store: LayerStore, *, once: bool = False) -> None:
+        """`once`: nobody will stand on this state again, so nothing is folded for it unless it must."""
+        self._easy = COMFORT if once else None
         self.layers = layers
         self.base = base
         self.store = store
@@ -104,7 +107,7 @@ class Stack:
     @functools.cached_property
     def cover(self) -> list[LayerId]:
         """The layers and composites that make up the state, bottom first. Layers that changed nothing are in none."""
-        return self.store.composites.cover(self.layers)
+        return self.store.composites.cover(self.layers, self._easy)
 
     def _present(self) -> list[tuple[LayerId, str]]:
         """The folders that make up the state, topmost first."""
