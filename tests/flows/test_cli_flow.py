@@ -98,7 +98,7 @@ def test_looking_at_history(job):
     assert [r["action"] for r in job.json("log", "-s", "job", "--label", "last")] == ["a4"]
     assert job("log", "-s", "job").splitlines()[1].startswith(b"a1      ok")
     show = job.json("show", "-s", "job", "a2")
-    assert list(show) == ["action", "outcome", "footprint", "layer"]
+    assert list(show) == ["action", "outcome", "outputs", "footprint", "umask", "layer"]
     assert "/workspace/out/chosen" in show["footprint"]["saw"]
     assert show["footprint"]["wrote"] == ["/workspace/out/sorted"]
     assert b"/workspace/out/chosen" in job("show", "-s", "job", "a2", "--all")

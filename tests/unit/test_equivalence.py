@@ -134,6 +134,8 @@ def test_another_input_may_look_volatile_at_most(story):
     assert volatile(story, old, new, Replace("a1", "x"), Reason("changed", note="replaced")) == looks
     assert volatile(story, old, new, None, Reason("read_changed", "dat:/w/a", "a0")) == looks
     assert volatile(story, old, new, Rerun("a1"), ASKED, Reason("read_changed", "dat:/w/a", "a0")) == looks
+    one, two = write(story, "a1", b"sum 12345678abcdef of 3"), write(story, "a1", b"sum fedcba87654321 of 4")
+    assert volatile(story, one, two, Replace("a1", "x"), Reason("changed", note="replaced")) == []  # digests must differ
     other = write(story, "a1", b"name b")
     assert volatile(story, write(story, "a1", b"name a"), other, None, Reason("read_changed", "dat:/w/a", "a0")) == []
 

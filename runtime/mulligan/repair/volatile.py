@@ -2,8 +2,8 @@
 
 Knows records; pure. An action that writes the time, a random id or its pid into its result gives another one each time it runs;
 its readers then run again, and theirs, and nothing of that is of use to anybody. A repair says so, instead of cascading
-silently: certainly, when the action saw just what it had seen before; else when all that differs in a file looks like such
-a thing. What to do about it, an equivalence, is up to whoever knows whether it matters.
+silently: certainly, when the action saw just what it had seen before; else when all that differs in a file looks like a time
+or a uuid. What to do about it, an equivalence, is up to whoever knows whether it matters.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     Content = Callable[[LayerId, str], bytes]
 
 MOST_LOOKED_AT = 1024 * 1024  # bytes of a content in which patterns are looked for
+CLOCK_OR_CHANCE = frozenset(("uuid", "time"))  # numbers and digests differ for another input, as they must
 MOST_TOLD = 32  # paths of an action
 
 
@@ -56,7 +57,7 @@ def find_volatile(old: Record, new: Record, step: Step, change: Change | None, *
     found: list[Volatile] = []
     for key, a, b in _differences(old.layer, new.layer, files):
         looks = looks_like(a, b) if max(len(a), len(b)) <= MOST_LOOKED_AT else ()
-        if same_input or looks:
+        if same_input or (looks and CLOCK_OR_CHANCE.issuperset(looks)):
             found.append(Volatile(old.id, str(key), looks, same_input=same_input))
         if len(found) == MOST_TOLD:
             return found
