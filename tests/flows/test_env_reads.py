@@ -9,6 +9,7 @@ import pytest
 from twins import act, repaired
 
 from mulligan import Policy, Replace, Session
+from mulligan.repair.envreads import EnvReads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,6 +108,19 @@ def test_a_kept_action_passes_on_the_new_value(home: Path) -> None:
             "MORE": "4",
         }
         assert session.run("echo $DB_HOST").stdout == "2\n"
+
+
+def test_each_file_is_looked_at_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many actions read a file, and however often it is asked, it is looked at once for each name in one open session."""
+    with Session.create("s", home=home) as session:
+        a, *_ = (session.run(text).id for text in ("export DB_HOST=1", "true", "ls", "true", "ls"))
+        looked: list[object] = []
+        look = EnvReads._look
+        monkeypatch.setattr(EnvReads, "_look", lambda self, *args: looked.append(args[:2]) or look(self, *args))
+        for _ in range(2):
+            assert session.plan(Replace(a, "export DB_HOST=2")).of("may_rerun") == []
+        assert len(looked) > 2
+        assert max(looked.count(one) for one in looked) <= 2  # whether it may list variables, and whether it has the name
 
 
 def test_why_and_graph_know_who_used_a_variable(home: Path) -> None:

@@ -297,6 +297,8 @@ def test_how_cautious_a_repair_is_can_be_said(fake, monkeypatch, capsys):
     assert fake.policies[-1] == mulligan.Policy(3, "group")
     told = json.loads(capsys.readouterr().out)
     assert {"level", "granularity", "sound"} <= set(told)
+    assert cli.main([*args, "--env-reads", "launch", "--json"], {}) == 0
+    assert fake.policies[-1].env_reads == "launch"
     assert cli.main([*args, "--level", "5"], {}) == errors.UsageError.exit_code
     plan = Plan("job", 1, (), (Step(ActionId("a1"), "keep", (Reason("read_changed", "dat:/x", "a0"),)),))
     monkeypatch.setattr(fake, "plan", lambda _self, *_changes, policy: replace(plan, policy=policy))

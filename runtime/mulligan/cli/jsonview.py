@@ -212,6 +212,7 @@ def plan_json(plan: Plan) -> Json:
         "session": plan.session,
         "level": plan.policy.level,
         "granularity": plan.policy.granularity,
+        "env_reads": plan.policy.env_reads,
         "sound": plan.policy.sound,
         "hints": [hint_json(hint) for hint in plan.hints],
         "plan": [{"action": s.action, "step": s.kind, "because": [reason_json(r) for r in s.because]} for s in plan.steps],

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 4 << 20
 MOST_UNPACKED: Final = 64 << 20
-MOST_SCRIPT: Final = 8 << 20  # no longer text is taken for a script whose ways are looked at
+MOST_SCRIPT: Final = 2 << 20  # of a text, which is looked at as a script: what follows in a longer one is data
 _WORD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 _SEALED: Final = (
     b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"7z\xbc\xaf\x27\x1c", b"LZIP", b"\x1f\x9d", b"\x5d\x00\x00", b"hsqs",
@@ -104,7 +104,7 @@ def lists_all(file: IO[bytes], path: str, *, of_host: bool) -> bool:
         return not of_host and path.endswith(".pyc") and (b"environ" in first or b"getenv" in first)
     if of_host and not first.startswith(b"#!"):
         return False
-    return lists_variables(first + file.read(MOST_SCRIPT), path)
+    return lists_variables(first[:MOST_SCRIPT], path)
 
 
 def _any_part(parts: Iterator[bytes], path: str, names: Names, *, known: bool) -> bool:
