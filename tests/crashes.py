@@ -27,6 +27,7 @@ from twins import entry_links, said
 from mulligan import Rerun, Session
 from mulligan.history.store import Store
 from mulligan.sandbox import trees
+from mulligan.sandbox.blocks import COMPOSITE
 from mulligan.sandbox.layer import LayerStore
 from mulligan.sandbox.stack import JUST_HELD, is_whiteout, kind_of, read_xattrs
 from mulligan.sandbox.tracer import _Run
@@ -230,14 +231,14 @@ def state_of(home: Path) -> dict[str, object]:
     seen = set()
     for row in sessions(home) if home.exists() else ():
         with Session.open(row.name, home=home) as session:
-            records, layers = session.log(), session._layers
-            for layer in (*session._bottom_layers(), *(record.layer for record in records)):
+            records, layers, past = session.log(), session._layers, session._past(session.head)
+            for layer in (*past.bottom, *(record.layer for record in past.records)):
                 if layer.id.startswith("base-"):
                     assert layers.has(layer.id)
                 elif layer.id not in seen:
                     seen.add(layer.id)
                     contents.update({(layer.id, path): data for path, data in check_layer(layers, layer).items()})
-            tree = session._tree_of(records)
+            tree = past.tree()
             rows = {
                 path: (node.kind, node.mode, node.uid, node.gid, node.target, node.xattrs, entry_links(tree, path),
                        contents.get((node.provider, path)))
@@ -245,7 +246,7 @@ def state_of(home: Path) -> dict[str, object]:
             }  # fmt: skip
             history = [(record.id, record.revision, *said(record)) for record in records]
             pins = sorted(label for label in session._store.journal.pins(row.name) if label.startswith("/"))
-            found[row.name] = (history, rows, session._row().next_action, pins, session.imports)
+            found[row.name] = (history, rows, session._row().next_action, pins, session.imports, session.oldest_repairable)
     return found
 
 
@@ -280,11 +281,11 @@ def check_layer(layers: LayerStore, layer: Layer) -> dict[str, bytes]:
 
 
 def check_tidy(home: Path) -> None:
-    """After gc the store holds what its database names, and nothing else."""
+    """After gc the store holds what its database names, and nothing else but composites, which are caches."""
     with Store.open(home) as store:
         known = {layer for layer in store.journal.live_layers() if not LayerStore.is_empty(layer)}
         names = {row.name for row in store.sessions()}
-    there = {name for name in os.listdir(home / "layers") if not name.startswith("base-")}
+    there = {name for name in os.listdir(home / "layers") if not name.startswith(("base-", COMPOSITE))}
     assert there == {layer for layer in known if not layer.startswith("base-")}
     assert set(os.listdir(home / "locks")) <= _LOCK_FILES | names
     assert {name.partition("-")[0] for name in os.listdir(home)} <= {"layers", "locks", "store.db"}

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 from crashes import CASES, Crashes
 
-from mulligan import Drop, Patch, Replace, Session
+from mulligan import Drop, Patch, Replace, Session, budget
+from mulligan.sandbox import blocks, composite
 from mulligan.sandbox.stack import kind_of
 from mulligan.upkeep import gc, remove
 
@@ -170,6 +171,29 @@ def test_gc(template: Path, place: Path) -> None:
 
     def work(home: Path) -> None:
         gc(home)
+
+    assert Crashes(template, place, work).check_all() > 5
+
+
+def test_gc_within_a_budget(template: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gc that gives up layers has moved all floors or none, and taken no layer that a session still needs."""
+    monkeypatch.setattr(budget, "_OBJECT_BYTES", 0)  # in memory a folder takes no space, so that giving up seems to gain none
+
+    def work(home: Path) -> None:
+        assert gc(home, budget=0).given_up
+
+    assert Crashes(template, place, work).check_all() > 5
+
+
+def test_folding(template: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A composite that is not whole is no composite: killed while it is made, it is made again."""
+    monkeypatch.setattr(composite, "EASY", 0)
+    monkeypatch.setattr(blocks, "SPAN", 2)
+
+    def work(home: Path) -> None:
+        with Session.open("s", home=home) as session:
+            session.run("cat out/copy > after", check=True)
+            assert any(layer.startswith(blocks.COMPOSITE) for layer in os.listdir(home / "layers"))
 
     assert Crashes(template, place, work).check_all() > 5
 

@@ -7,6 +7,7 @@ Knows the database, the locks and the journal. Gives `Store`, a context manager.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
 import stat
@@ -267,15 +268,26 @@ def _get(db: sqlite3.Connection, name: str) -> SessionRow:
     return _row(db, row)
 
 
+@functools.lru_cache(maxsize=64)
+def _settings(blob: bytes) -> Mapping[str, Any]:
+    """Settings never change but as a whole, and a session is asked for several times in each run of an action."""
+    return codec.decode_settings(blob)
+
+
+@functools.lru_cache(maxsize=64)
+def _launch(blob: bytes) -> LaunchContext:
+    return codec.decode_launch(blob)
+
+
 def _row(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionRow:
     number, name, base, launch, config, head, next_action, created_ns, floor, folded = row
     layers = db.execute("SELECT layer FROM session_layers WHERE session = ? ORDER BY position", (number,))
     return SessionRow(
         name=name,
-        base=codec.decode_settings(base),
+        base=_settings(base),
         bottom=tuple(LayerId(layer) for (layer,) in layers),
-        launch=codec.decode_launch(launch),
-        config=codec.decode_settings(config),
+        launch=_launch(launch),
+        config=_settings(config),
         head=head,
         next_action=next_action,
         created_ns=created_ns,
