@@ -21,6 +21,8 @@ from mulligan.model.tree import Tree
 from mulligan.repair.pool import Pool, Task
 from mulligan.repair.replay import Replay
 
+NOBODY: set[str] = set()
+
 
 class DrawnPool(Pool[Record]):
     """Does jobs when somebody waits for one: which comes first, and what else is done meanwhile, is drawn."""
@@ -70,6 +72,7 @@ class Shop:
         self.now = {slot.id: slot.now for slot in world.slots}
         self.alive: set[LayerId] = set()
         self.executed: list[ActionId] = []
+        self.late: set[str] = set()  # actions that run out of time when they are begun early
 
     def execute(
         self,
@@ -84,13 +87,14 @@ class Shop:
         assert replay_of is not None
         assert interrupt is None or not interrupt()
         self.executed.append(action.id)
+        late = interrupt is not None and action.id in self.late
         slot = Slotted(action.id, self.programs[action.id], self.now[action.id])
         record = self.world.execute(slot, self._state(below), launch)
         return replace(
             record,
             record_id=0,
             action=action,
-            outcome=replace(record.outcome, **_window(slot.now)),
+            outcome=replace(record.outcome, timed_out=late, **_window(slot.now)),
             layer=self._made(record.layer),
         )
 
@@ -131,10 +135,11 @@ class Shop:
 
 
 def repair(
-    world: World, changes: list[Change], programs: dict[str, Program], pool: Pool[Record] | None
+    world: World, changes: list[Change], programs: dict[str, Program], pool: Pool[Record] | None, late: set[str] = NOBODY
 ) -> tuple[Report, list[Record], Shop]:
     """Repair a world with the engine's own replay. The world itself gets nothing but layers."""
     shop = Shop(world, programs)
+    shop.late = late
     records = [replace(r, outcome=replace(r.outcome, **_window(shop.now[r.id]))) for r in world.records]
     replay = Replay(
         Plan("s", 1, tuple(changes), ()),

@@ -137,3 +137,13 @@ def test_what_never_began_is_not_lost():
     report, _, shop = repair(world, [Rerun("a1"), Rerun("a2")], {}, DrawnPool(2, first))
     assert shop.executed == ["a1", "a2"]
     assert report.in_vain == 0
+
+
+def test_who_ran_out_of_time_beside_others():
+    """A replay begun early that ran out of time is run again in its turn, where others may have kept it from its work."""
+    world = recorded(TOUCHED, TOUCHED)
+    changes: list[Change] = [Rerun("a1"), Rerun("a2")]
+    report, records, shop = repair(world, changes, {}, DrawnPool(2, eager), late={"a2"})
+    assert shop.executed == ["a2", "a1", "a2"]
+    assert report.in_vain == 1
+    assert not any(record.outcome.timed_out for record in records)

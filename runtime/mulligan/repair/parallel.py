@@ -115,8 +115,8 @@ class EarlyReplays:
 
     def _came_true(self, early: _Early, below: Sequence[LayerId], laid: Sequence[Layer]) -> Record | None:
         record, walk = early.task.result, self._walk
-        if record is None:
-            return None  # an error counts when it comes again, in its turn
+        if record is None or record.outcome.timed_out or record.outcome.oom_killed:
+            return None  # an error counts when it comes again, in its turn; so does what others at work may have brought about
         raw = check(walk, early.guess, record, laid[early.laid :], self._same_bytes)
         if raw is None:
             return None
