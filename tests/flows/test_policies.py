@@ -84,6 +84,22 @@ def test_a_group_runs_again_whole_on_real_layers(session: Session, home: Path) -
     assert session.repair(Drop("a5"), policy=Policy(granularity="session")).kept == ()
 
 
+def test_a_hint_is_told_and_followed_at_level_3_alone(session: Session) -> None:
+    """What somebody typed from an output into a later command: no trace shows it, so it is kept, unless one asks for more."""
+    session.run("printf 'created volume vol-%x' 2134547489")
+    session.run("echo vol-7f3a9c21 > mounted")
+    session.run("cat mounted; date > /dev/null")
+    change = Replace("a1", "printf 'created volume vol-%x' 16711935")
+    plan = session.plan(change)
+    assert [(hint.source, hint.target, hint.token) for hint in plan.hints] == [("a1", "a2", "vol-7f3a9c21")]
+    assert plan.of("keep") == ["a2", "a3"]
+    assert "may hang on a1 by out:a1.stdout" in str(session.why("a2"))
+    assert session.graph().edges["a1", "a2", "out:a1.stdout"]["provenance"] == "weak"
+    report = session.repair(change, policy=Policy(3))
+    assert report.ran == ("a1", "a2", "a3")  # level 3 knows no cut-off either
+    assert session.repair(Replace("a1", "true"), policy=Policy(2)).kept == ("a2", "a3")
+
+
 CHAIN = ("cat n.txt > b", "cat b > c", "cat c > d", "cat d > e")
 
 

@@ -19,9 +19,10 @@ from mulligan.cli.repair import outcome_word, say_all
 from mulligan.model.action import Action, LaunchContext, Outcome
 from mulligan.model.change import Drop, Patch, Replace, Rerun
 from mulligan.model.footprint import Footprint
+from mulligan.model.hint import Hint
 from mulligan.model.ids import ActionId, LayerId, RecordId
 from mulligan.model.layer import Layer, Manifest
-from mulligan.model.plan import Plan, Reason, Report, Step
+from mulligan.model.plan import Plan, Reason, Report, Step, Volatile
 from mulligan.model.record import Record
 
 
@@ -306,6 +307,30 @@ def test_how_cautious_a_repair_is_can_be_said(fake, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "keep (stale)" in out
     assert "level 0 is UNSOUND: a1 kept although" in out
+
+
+def test_hints_and_volatile_results_are_told_escaped(fake, monkeypatch, capsys):
+    """Each on a line, with what one may do about it, and in the JSON."""
+    hint = Hint(ActionId("a1"), ActionId("a2"), "stdout", "ab\x1bcd", "command", 0.61)
+    volatile = (
+        Volatile(ActionId("a1"), "dat:/w/\x1bx", ("uuid",)),
+        Volatile(ActionId("a1"), "out:a1.stdout", ("time",), same_input=False),
+    )
+    plan = Plan("job", 4, (), (Step(ActionId("a1"), "must_rerun"),), hints=(hint,) * 7)
+    monkeypatch.setattr(fake, "plan", lambda _self, *_changes, policy: replace(plan, policy=policy))
+    monkeypatch.setattr(fake, "apply", lambda _self, plan, **_: Report(plan, applied=True, volatile=volatile))
+    assert cli.main(["repair", "-s", "job", "--drop", "a1"], {}) == 0
+    out = capsys.readouterr().out
+    assert "hint: a2 may hang on a1's output: its command holds 'ab\\\\x1bcd' (confidence 0.61); --level 3 would" in out
+    assert "2 more hints" in out
+    assert (
+        r"volatile: dat:/w/\x1bx of a1 came out differently although nothing it saw had changed in what looks like uuid" in out
+    )
+    assert "--equivalent '/w/" in out
+    assert "volatile: out:a1.stdout of a1 differs only in what looks like time\n" in out
+    assert cli.main(["repair", "-s", "job", "--drop", "a1", "--json"], {}) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["hints"][0]["token"], told["volatile"][1]["same_input"]) == ("ab\x1bcd", False)
 
 
 def test_reasons_of_one_kind_are_told_together():

@@ -8,7 +8,9 @@ import pytest
 
 from mulligan.history.lineage import explain, reliances
 from mulligan.model.change import Drop, Replace
+from mulligan.model.equivalence import Equality
 from mulligan.model.outputs import check_out, differing_parts, parse_outputs
+from mulligan.model.policy import Equivalence
 
 
 def test_lines_that_declare_an_output():
@@ -41,6 +43,9 @@ def test_what_differs_between_two_outputs(story):
     assert differing_parts(old, story.record("a1", stdout=old.outcome.stdout, exit_code=3)) == ["", ".status"]
     assert differing_parts(old, story.record("a1", stdout=old.outcome.stdout, stderr=b"!")) == ["", ".stderr"]
     assert differing_parts(old, None) == ["", ".stdout", ".stderr", ".status", ".outputs.k", ".outputs.l"]
+    equality = Equality((Equivalence("out:*.stdout", rb"\d+"),))
+    assert differing_parts(old, new, equality) == []
+    assert differing_parts(old, story.record("a1", stdout=b"other"), equality) == ["", ".stdout", ".outputs.k", ".outputs.l"]
     cut = replace(old, outcome=replace(old.outcome, stdout_truncated=True))
     assert ".stdout" in differing_parts(cut, cut)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from mulligan.model.ids import guest_path
 
 if TYPE_CHECKING:
+    from mulligan.model.equivalence import Equality
     from mulligan.model.record import Record
 
 NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
@@ -41,20 +42,25 @@ def check_out(name: str) -> str:
     return found[1]
 
 
-def differing_parts(old: Record, new: Record | None) -> list[str]:
+def differing_parts(old: Record, new: Record | None, equality: Equality | None = None) -> list[str]:
     """In what the outputs of two records differ, as endings of an `out:` key ("" for all of it). `new` None: none at all.
 
-    A stream that was cut at its size limit may differ behind the cut, so it counts as differing.
+    A stream that was cut at its size limit may differ behind the cut, so it counts as differing. An equivalence speaks of a
+    stream by its key, `out:a1.stdout`.
     """
     if new is None:
         return ["", ".stdout", ".stderr", ".status", *(f".outputs.{name}" for name in sorted(old.outputs))]
     a, b = old.outcome, new.outcome
+
+    def differ(stream: str, mine: bytes, other: bytes) -> bool:
+        return mine != other and not (equality and equality.equal(f"out:{old.id}.{stream}", mine, other))
+
     parts = []
-    if a.stdout != b.stdout or a.stdout_truncated or b.stdout_truncated:
+    if a.stdout_truncated or b.stdout_truncated or differ("stdout", a.stdout, b.stdout):
         mine, other = old.outputs, new.outputs
         names = sorted(name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name))
         parts += [".stdout", *(f".outputs.{name}" for name in names)]
-    if a.stderr != b.stderr or a.stderr_truncated or b.stderr_truncated:
+    if a.stderr_truncated or b.stderr_truncated or differ("stderr", a.stderr, b.stderr):
         parts.append(".stderr")
     if (a.exit_code, a.signal) != (b.exit_code, b.signal):
         parts.append(".status")

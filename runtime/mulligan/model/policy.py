@@ -18,7 +18,7 @@ EnvReads = Literal["lazy", "launch"]
 @dataclass(frozen=True, slots=True)
 class Equivalence:
     """Two contents of a file that `paths` (a glob over absolute paths) names count as one when they differ only where
-    `pattern`, a regular expression over bytes, matches.
+    `pattern`, a regular expression over bytes, matches. An action's output has the path `out:a1.stdout` or `out:a1.stderr`.
     """
 
     paths: str

@@ -30,7 +30,7 @@ class Contents:
     """What the bytes of a state's files say beyond being the same or not. Without `content` nothing counts as equal."""
 
     def __init__(self, policy: Policy, content: Content | None, same_part: SamePart | None) -> None:
-        self._equality = Equality(policy.equivalences)
+        self.equality = Equality(policy.equivalences)
         self._content = content
         self._same_part = same_part
         self._same: dict[tuple[object, ...], bool] = {}
@@ -38,12 +38,12 @@ class Contents:
     @property
     def equivalent(self) -> Equivalent | None:
         """Whether the policy takes two versions of a file for equal; None when it takes none so."""
-        return self._equivalent if self._equality and self._content is not None else None
+        return self._equivalent if self.equality and self._content is not None else None
 
     def _equivalent(self, path: str, a: Node, b: Node) -> bool:
-        if not self._equality.names(path) or max(a.size, b.size) > LARGEST:
+        if not self.equality.names(path) or max(a.size, b.size) > LARGEST:
             return False
-        return self._equality.equal(path, self._read(a, path), self._read(b, path))
+        return self.equality.equal(path, self._read(a, path), self._read(b, path))
 
     def refined(self, record: Record, dirty: Dirty, old: Tree, new: Tree) -> tuple[set[str], list[FilePart]]:
         """The files of which the record read nothing but declared parts that are the same, and the parts that differ.

@@ -63,7 +63,7 @@ def find_volatile(old: Record, new: Record, step: Step, change: Change | None, *
             return found
     if same_input:
         streams = {".stdout": (old.outcome.stdout, new.outcome.stdout), ".stderr": (old.outcome.stderr, new.outcome.stderr)}
-        for part in differing_parts(old, new):
+        for part in differing_parts(old, new, files.equality):
             if part in (*streams, ".status"):
                 a, b = streams.get(part, (b"", b""))
                 found.append(

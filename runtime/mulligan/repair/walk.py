@@ -282,7 +282,7 @@ class Pass:
 
     def _compare_told(self, old: Record, new: Record | None) -> None:
         """Advance for what is no path: the outcome, and keys declared as written, which nobody can compare."""
-        self._told.update((Key(OUT, old.id + part), old.id) for part in differing_parts(old, new))
+        self._told.update((Key(OUT, old.id + part), old.id) for part in differing_parts(old, new, self._contents.equality))
         for text in {*old.footprint.declared_writes, *(new.footprint.declared_writes if new is not None else ())}:
             if (declared := parse_key(text)).kind in ("net", "mem"):
                 self._told[declared] = old.id
