@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mulligan.history.floors import Floor
-    from mulligan.history.journal import Journal
+    from mulligan.history.journal import Chain, Journal
     from mulligan.model.action import LaunchContext
     from mulligan.model.ids import LayerId
     from mulligan.model.layer import Layer
@@ -32,21 +32,21 @@ class Past:
     """
 
     bottom: tuple[Layer, ...]
-    records: tuple[Record, ...]
+    records: Chain
     launch: LaunchContext
     since: int = 0
-    given_up: tuple[Record, ...] = ()
+    given_up: Sequence[Record] = ()
 
     @classmethod
     def read(cls, journal: Journal, head: int, bottom: Sequence[LayerId], launch: LaunchContext, floor: Floor | None) -> Past:
         """The past of a head of a session that stands on `bottom`, is launched with `launch`, and has this floor."""
         layers = [journal.layer(layer) for layer in bottom]
         if floor is None or not journal.passes(head, floor.node):
-            return cls(tuple(layers), tuple(journal.chain(head)), launch)
-        given_up = tuple(journal.chain(floor.node))
+            return cls(tuple(layers), journal.chain(head), launch)
+        given_up = journal.chain(floor.node)
         return cls(
             (*layers, journal.layer(floor.layer)),
-            tuple(journal.chain(head, floor.node)),
+            journal.chain(head, floor.node),
             launch=given_up[-1].handoff,
             since=floor.node,
             given_up=given_up,

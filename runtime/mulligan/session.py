@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from mulligan.asked import check_keys, check_lists, check_texts, command_of, placed, placed_target
 from mulligan.commit import CommitReport, commit
-from mulligan.errors import ConflictError, NotFoundError, RepairFailedError, UsageError
+from mulligan.errors import ConflictError, MulliganError, NotFoundError, RepairFailedError, UsageError
 from mulligan.history.journal import NEW
 from mulligan.history.lineage import Why, explain
 from mulligan.history.store import SessionRow, Store, default_home
@@ -33,11 +33,13 @@ from mulligan.model.tree import Tree
 from mulligan.past import Past
 from mulligan.repair.envreads import EnvReads
 from mulligan.repair.hints import find_hints
+from mulligan.repair.index import ChainIndex
 from mulligan.repair.planner import build_plan
 from mulligan.repair.pool import Pool
 from mulligan.repair.refiners import same_part
 from mulligan.repair.replay import Replay
 from mulligan.repair.schedule import check_reach, patch_path, too_old
+from mulligan.repair.sparse import build_sparse_plan, may_be_sparse
 from mulligan.repair.walk import Pass
 from mulligan.runner import Runner
 from mulligan.sandbox.base import Base, decode_base, encode_base
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from mulligan.states import Difference
 
 LONGEST_TIMEOUT_S = 366 * 24 * 3600
+LONG = 1000  # actions from which on a plan is made by the index instead of by reading every record
 
 _BEGUN = "begun:"  # before a host folder's path: the label of the state that a commit there set out to write
 _ACTION_ID = re.compile(r"a\d+")
@@ -228,15 +231,22 @@ class Session:
             record = self._runner.execute(action, launch, self._layer_ids(head), on_stdout=on_stdout, on_stderr=on_stderr)
             record = self._store.journal.append(self.name, head, record, self._runner.seen([record])).record
             attempt.keep()
+        self._extend_index(record)
         if check and not record.outcome.ok:
             raise ActionFailedError(record)
         return record
+
+    def _extend_index(self, record: Record) -> None:
+        """Now and then, index what was recorded. The action is done and stored: that must not fail by it."""
+        with suppress(MulliganError):
+            if not self._store.journal.index.covers(record.record_id):
+                self._store.journal.index.extend()
 
     # -- history
 
     def log(self) -> list[Record]:
         """The records of the present history, oldest first."""
-        return self._store.journal.chain(self.head)
+        return list(self._store.journal.chain(self.head))
 
     def record(self, action: str) -> Record:
         """The record of one action of the present history. Raises NotFoundError."""
@@ -295,23 +305,25 @@ class Session:
 
     def plan(self, *changes: Change, policy: Policy = DEFAULT_POLICY) -> Plan:
         """What a repair by these changes would do, per action, with reasons. Touches nothing. `apply` follows its policy."""
-        row = self._row()
+        row, index = self._row(), self._store.journal.index
         past, asserted = self._past(row.head), [placed(change) for change in changes]
         check_reach(asserted, past.given_up, past.records)
-        return build_plan(
-            past.records,
-            past.bottom,
-            asserted,
-            first_launch=past.launch,
-            same_bytes=self._layers.same_bytes,
-            base_changed=self._base_changed(),
-            reads_variable=self._env_reads.reads,
-            session=self.name,
-            head=row.head,
-            policy=policy,
-            content=self._layers.read,
-            same_part=same_part,
-        )
+        options: dict[str, Any] = {
+            "first_launch": past.launch,
+            "same_bytes": self._layers.same_bytes,
+            "base_changed": self._base_changed(),
+            "reads_variable": self._env_reads.reads,
+            "session": self.name,
+            "head": row.head,
+            "policy": policy,
+            "content": self._layers.read,
+            "same_part": same_part,
+        }
+        plan = None
+        if len(past.records) >= LONG and may_be_sparse(policy):
+            index.extend()
+            plan = build_sparse_plan(past.records, ChainIndex(past.records, index), past.bottom, asserted, **options)
+        return plan or build_plan(past.records, past.bottom, asserted, **options)
 
     def apply(
         self,

@@ -11,23 +11,27 @@ What no head reaches any more is dropped by `collect`, which gc calls while it h
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, overload
 
 from mulligan.errors import ConflictError, NotFoundError, StoreError
 from mulligan.history import codec
 from mulligan.history.floors import HELD
+from mulligan.history.index import LARGEST, Index
 from mulligan.model.ids import ActionId, LayerId, RecordId, guest_path, raw_path
 from mulligan.model.layer import Layer
+from mulligan.model.postings import facts_of
 from mulligan.model.record import Record
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from mulligan.history.db import Db
     from mulligan.history.floors import Floor
+    from mulligan.model.postings import Facts
 
 NO_HEAD: Final = 0
 NEW: Final = RecordId(0)  # the id of a record that is not in the journal yet
@@ -104,11 +108,39 @@ class Collected:
     layers: frozenset[LayerId]
 
 
+class Chain(Sequence[Record]):
+    """The records that lead to a head, oldest first, each read when it is asked for."""
+
+    def __init__(self, record_ids: Sequence[RecordId], read: Callable[[RecordId], Record]) -> None:
+        self.record_ids = record_ids
+        self._read = read
+
+    def __len__(self) -> int:
+        return len(self.record_ids)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment] # as of a list
+
+    @overload
+    def __getitem__(self, position: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> Chain: ...
+
+    def __getitem__(self, position: int | slice) -> Record | Chain:
+        if isinstance(position, slice):
+            return Chain(self.record_ids[position], self._read)
+        return self._read(self.record_ids[position])
+
+
 class Journal:
-    """The records of all sessions of one store."""
+    """The records of all sessions of one store. `index` is what is known of them by path."""
 
     def __init__(self, db: Db) -> None:
         self._db = db
+        self.index = Index(db, self._facts)
         self._records: dict[RecordId, Record] = {}  # records never change, so what was read once stays right
         self._layers: dict[LayerId, Layer] = {}
         # A head, the floor that was asked with it, and the layers that lead to it.
@@ -188,10 +220,10 @@ class Journal:
             rows = db.execute("SELECT label, coalesce(head, 0) FROM pins WHERE session = ?", (number,))
             return {guest_path(label): head for label, head in rows}
 
-    def chain(self, head: int, since: int = NO_HEAD) -> list[Record]:
+    def chain(self, head: int, since: int = NO_HEAD) -> Chain:
         """The records that lead to `head`, oldest first; those after the state `since`, if that is on the way."""
         with self._db.read() as db:
-            return [self._load(db, record) for _, record in _since(_nodes(db, head), since)]
+            return Chain([RecordId(record) for _, record in _since(_nodes(db, head), since)], self._read)
 
     def passes(self, head: int, state: int) -> bool:
         """Whether the history that leads to `head` has this state."""
@@ -304,6 +336,8 @@ class Journal:
         self._records.clear()
         self._layers.clear()
         self._walked = (NO_HEAD, None, ())
+        if not dry_run:
+            self.index.extend(LARGEST)
         return Collected(gone, frozenset(LayerId(layer) for (layer,) in layers))
 
     def _slot(self, session: str, action: str) -> tuple[int, Record]:
@@ -331,21 +365,32 @@ class Journal:
         )
         return replace(record, record_id=RecordId(row.lastrowid or 0))
 
+    def _facts(self, first: int, end: int) -> Iterator[Facts]:
+        """What the index keeps of these records. They are not remembered: there may be many, and each is read once."""
+        with self._db.read() as db:
+            for (number,) in db.execute("SELECT id FROM records WHERE id >= ? AND id < ?", (first, end)).fetchall():
+                yield facts_of(self._records.get(number) or self._fetch(db, RecordId(number)))
+
+    def _read(self, record: RecordId) -> Record:
+        with self._db.read() as db:
+            return self._load(db, record)
+
     def _load(self, db: sqlite3.Connection, record: RecordId) -> Record:
-        if record in self._records:
-            return self._records[record]
+        if record not in self._records:
+            self._remember(self._fetch(db, record))
+        return self._records[record]
+
+    def _fetch(self, db: sqlite3.Connection, record: RecordId) -> Record:
         row = db.execute(_RECORD, (record,)).fetchone()
         if row is None:
             raise StoreError(f"read record {record}: the journal does not have it")
         number, revision, body, layer, size, manifest, out, err = row
-        found = Record(
+        return Record(
             RecordId(number),
             revision,
             *codec.decode_body(body, codec.decode_stream(out) if out else b"", codec.decode_stream(err) if err else b""),
             layer=self._layers.get(layer) or Layer(LayerId(layer), codec.decode_manifest(manifest), size),
         )
-        self._remember(found)
-        return found
 
     def _remember(self, record: Record) -> None:
         self._records[record.record_id] = record

@@ -96,6 +96,23 @@ CREATE TABLE floors (
 CREATE INDEX floors_by_node ON floors (node);
 CREATE INDEX floors_by_layer ON floors (layer);
 """,
+    2: """
+CREATE TABLE index_segments (
+    id       INTEGER PRIMARY KEY AUTOINCREMENT,
+    first    INTEGER NOT NULL UNIQUE,
+    size     INTEGER NOT NULL,
+    postings INTEGER NOT NULL,
+    names    BLOB NOT NULL,
+    launches BLOB NOT NULL,
+    handoffs BLOB NOT NULL
+) STRICT;
+CREATE TABLE index_pages (
+    segment INTEGER NOT NULL REFERENCES index_segments (id) ON DELETE CASCADE,
+    bucket  INTEGER NOT NULL,
+    data    BLOB NOT NULL,
+    PRIMARY KEY (segment, bucket)
+) STRICT, WITHOUT ROWID;
+""",
 }
 VERSION: Final = 1 + len(UPGRADES)
 

@@ -105,6 +105,18 @@ class Tree:
             self._set(path, entry, provider, touched)
         return frozenset(touched)
 
+    def place(self, path: str, node: Node | None) -> None:
+        """Say outright what stands at a path, or that nothing does. Its folder must be there, and nothing below what goes."""
+        if path != "/":
+            names = self._editable(parent(path))
+            (names.discard if node is None else names.add)(path.rpartition("/")[2])
+        if node is None:
+            self._nodes.pop(path, None)
+            self._names.pop(path, None)
+            self._own.discard(path)
+        else:
+            self._nodes[path] = node
+
     def value(self, key: Key, principal: Principal = "root") -> object:
         """The value of a path key in this state; two states agree in a key when its values are equal.
 

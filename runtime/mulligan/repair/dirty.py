@@ -54,6 +54,7 @@ class Dirty:
         self.loose: set[str] = set()  # files that count as equal, of other bytes
         self._kinds: dict[str, frozenset[KeyKind]] = {}
         self._names: dict[str, set[str]] = {}  # folder -> its entries that are in only one state, or of another kind
+        self.watch: set[str] | None = None  # gets every path that is looked at again, when somebody asks for it
 
     def __bool__(self) -> bool:
         return bool(self._kinds)
@@ -163,6 +164,8 @@ class Dirty:
         return hits
 
     def _put(self, path: str, kinds: frozenset[KeyKind], *, renamed: bool) -> None:
+        if self.watch is not None:
+            self.watch.add(path)
         if kinds:
             self._kinds[path] = kinds
         else:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mulligan.model.tree import Tree
     from mulligan.repair.contents import Content, SamePart
     from mulligan.repair.dirty import SameBytes
+    from mulligan.repair.origins import Origins
     from mulligan.repair.schedule import Slot
     from mulligan.repair.walk import ReadsVariable
 
@@ -64,14 +65,6 @@ def build_plan(
 
     Raises NotFoundError for an action that does not exist, UsageError for changes that contradict each other.
     """
-
-    def same(layer: LayerId, path: str, other: LayerId, at: str) -> bool:
-        return PATCH_LAYER not in (layer, other) and same_bytes(layer, path, other, at)
-
-    def read(layer: LayerId, path: str) -> bytes:
-        return content(layer, path) if content is not None and layer != PATCH_LAYER else patched[path]
-
-    patched = {patch_path(change): change.value for change in changes if isinstance(change, Patch)}
     layers, units, maybe = tuple(bottom), dict[str, str](), dict[str, str]()
     by_target: dict[ActionId, list[Hint]] = {}
     for hint in find_hints(history) if policy.level == 3 else ():  # noqa: PLR2004 - the levels are documented with Policy
@@ -81,16 +74,16 @@ def build_plan(
             history,
             layers,
             changes,
-            same_bytes=same,
+            same_bytes=with_patches(same_bytes),
             first_launch=first_launch,
             base_changed=base_changed,
             reads_variable=reads_variable,
             policy=policy,
             units=units,
-            content=read,
+            content=with_patched(content, changes),
             same_part=same_part,
         )
-        forecast = _Forecast(walk, maybe, by_target)
+        forecast = Forecast(walk, maybe, by_target)
         steps = [step for slot in walk if (step := forecast.step(slot)) is not None]
         if not walk.torn and not forecast.torn:
             return Plan(session, head, tuple(changes), tuple(steps), policy, _open_hints(history, steps))
@@ -112,6 +105,25 @@ def hint_reason(hint: Hint) -> Reason:
     return Reason("hint", str(hint.key), hint.source, note)
 
 
+def with_patched(content: Content | None, changes: Iterable[Change]) -> Content:
+    """The contents of files, those of patches included."""
+    patched = {patch_path(change): change.value for change in changes if isinstance(change, Patch)}
+
+    def read(layer: LayerId, path: str) -> bytes:
+        return content(layer, path) if content is not None and layer != PATCH_LAYER else patched[path]
+
+    return read
+
+
+def with_patches(same_bytes: SameBytes) -> SameBytes:
+    """The same comparison for patches, which have no layer yet."""
+
+    def same(layer: LayerId, path: str, other: LayerId, at: str) -> bool:
+        return PATCH_LAYER not in (layer, other) and same_bytes(layer, path, other, at)
+
+    return same
+
+
 def check_patch(path: str, tree: Tree) -> None:
     """Whether a file can stand at the path in this state. Raises UsageError when it can't."""
     node, folder = tree.get(path), tree.get(parent(path))
@@ -125,20 +137,25 @@ def check_patch(path: str, tree: Tree) -> None:
         )
 
 
-class _Forecast:
+class Forecast:
     """A walk in which every action that would run again is taken to write what it wrote, of values not known."""
 
-    def __init__(self, walk: Pass, units: Mapping[str, str], hints: Mapping[ActionId, Sequence[Hint]]) -> None:
+    def __init__(
+        self, walk: Pass, units: Mapping[str, str], hints: Mapping[ActionId, Sequence[Hint]], origins: Origins | None = None
+    ) -> None:
         self._walk = walk
+        self._origins = origins  # of a sparse walk, by which the states are made right where they are needed
+        self.place = 0  # of a sparse walk: where in the history the slot is
         self.units = dict(units)  # those that may run again -> the action by which they may
         self.torn = False
         self._kept_units: set[str] = set()
         self._begun = False  # whether an action was changed, or runs again, already
         self._running: set[ActionId] = set()
         self._hints = hints
-        self._maybe = Dirty()
+        self.maybe = Dirty()
         self._causes = Causes()
-        self._told: dict[Key, str] = {}  # variables, outcomes and declared keys of actions that run again
+        self._env_told = False
+        self.told: dict[Key, str] = {}  # variables, outcomes and declared keys of actions that run again
 
     def step(self, slot: Slot) -> Step | None:
         """The step of this slot; None for a patch."""
@@ -146,10 +163,13 @@ class _Forecast:
             self._begun = True
             self._patch(slot)
             return None
+        if self._origins is not None and self.launch_may_differ:
+            self._recall_seen(self._origins, slot.record)
         step = self._judged(self._walk.verdict(slot), slot.record)
         if step.kind != "keep":
             self._begun = True
             self._running.add(step.action)
+            self._recall(slot.record.layer.manifest, self.place)
         if step.kind == "drop":
             self._walk.drop(slot)
             return step
@@ -204,22 +224,22 @@ class _Forecast:
         """What the action relied on that an action running again wrote."""
         footprint = record.footprint
         because = []
-        if not footprint.complete and (self._maybe or self._told):
+        if not footprint.complete and (self.maybe or self.told):
             because.append(Reason("incomplete", note=f"its trace has a hole ({footprint.incomplete_because[0]})"))
-        hits = self._maybe.hits(footprint, self._walk.recorded_tree, lambda _: True, exact=False)
+        hits = self.maybe.hits(footprint, self._walk.recorded_tree, lambda _: True, exact=False)
         hits.sort(key=lambda key: (TELLING.index(key.kind), key.name))
-        because += [Reason("reads_rewritten", str(key), self._causes.of(key, self._maybe)) for key in hits]
-        if not self._told:
+        because += [Reason("reads_rewritten", str(key), self._causes.of(key, self.maybe)) for key in hits]
+        if not self.told:
             return because
         if record.action.kind == "run":
             hidden = record.action.env if record.action.shell is None else {}
-            keys = sorted(key for key in self._told if key.kind == ENV and key.name not in hidden)
+            keys = sorted(key for key in self.told if key.kind == ENV and key.name not in hidden)
             told = [key for key in keys if self._walk.reads(record, key.name)]
-            because += [Reason("launch", str(key), self._told[key]) for key in told]
+            because += [Reason("launch", str(key), self.told[key]) for key in told]
         for key in map(parse_key, footprint.declared_reads):
             whole = Key(OUT, writer_of(key.name)) if key.kind == OUT else key
-            if whole in self._told and key.kind != ENV:
-                because.append(Reason("declared", str(key), self._told[whole]))
+            if whole in self.told and key.kind != ENV:
+                because.append(Reason("declared", str(key), self.told[whole]))
         return because
 
     def _mark(self, record: Record, touched: frozenset[str]) -> None:
@@ -229,39 +249,60 @@ class _Forecast:
             entry = entries.get(path)
             kinds = entry.sets() if entry is not None else touched_kinds(path, self._walk.tree)
             if kinds:
-                self._maybe.mark(path, kinds)
-                self._causes.note(path, self._maybe.kinds(path), kinds, record.id)
-        self._told[Key(OUT, record.id)] = record.id
+                self.maybe.mark(path, kinds)
+                self._causes.note(path, self.maybe.kinds(path), kinds, record.id)
+        self.told[Key(OUT, record.id)] = record.id
         for name in {*record.launch.env, *record.handoff.env}:
             if record.launch.env.get(name) != record.handoff.env.get(name):
-                self._told[Key(ENV, name)] = record.id
+                self.told[Key(ENV, name)] = record.id
         if record.launch.cwd != record.handoff.cwd:
-            self._told[Key(ENV, WORKING_FOLDER)] = record.id
+            self.told[Key(ENV, WORKING_FOLDER)] = record.id
         if record.launch.umask != record.handoff.umask:
-            self._told[Key(ENV, UMASK)] = record.id
-        for text in record.footprint.declared_writes:
-            self._told[parse_key(text)] = record.id
+            self.told[Key(ENV, UMASK)] = record.id
+        self._env_told = self._env_told or record.launch != record.handoff
+        for key in map(parse_key, record.footprint.declared_writes):
+            self.told[key] = record.id
+            self._env_told = self._env_told or key.kind == ENV
+
+    def _recall(self, manifest: Manifest, place: int) -> None:
+        """A layer is going to make a difference: the states must be right wherever it reaches, although slots were left out."""
+        if self._origins is None:
+            return
+        roots = {path for path, entry in manifest.entries.items() if entry.kind != "dir" or entry.opaque} | manifest.removed
+        known, paths = self._origins.at(place, manifest.paths, roots)
+        self._walk.recall(known, paths, roots)
+
+    def _recall_seen(self, origins: Origins, record: Record) -> None:
+        """Whether the action read a variable is looked up in the files that it read."""
+        known, paths = origins.at(self.place, record.footprint.saw | record.footprint.executed, ())
+        self._walk.recall(known, paths, ())
+
+    @property
+    def launch_may_differ(self) -> bool:
+        """Whether an action may be launched with something else than when it was recorded."""
+        return self._env_told or self._walk.launch_differs
 
     def _settle(self, manifest: Manifest) -> None:
         """A kept action's layer stands: what it sets outright is known again, whoever wrote it before."""
-        if not self._maybe:
+        if not self.maybe:
             return
         for path in manifest.removed:
-            self._maybe.clear(path)
+            self.maybe.clear(path)
         for path, entry in manifest.entries.items():
-            self._maybe.clear(path, entry.sets() | {ENT})
+            self.maybe.clear(path, entry.sets() | {ENT})
         replaced = {path for path, entry in manifest.entries.items() if entry.opaque or (entry.made and entry.kind != "dir")}
-        self._maybe.clear_below(manifest.removed | replaced)
+        self.maybe.clear_below(manifest.removed | replaced)
 
     def _patch(self, slot: Slot) -> None:
         """A patch of another size certainly differs; one of the same size may be what is there already."""
         assert isinstance(slot.change, Patch), slot
         path, value = patch_path(slot.change), slot.change.value
+        self._recall(Manifest({path: Entry("file")}), self.place + 1)
         node = self._walk.tree.get(path)
         check_patch(path, self._walk.tree)
         if node is not None and node.size == len(value):
-            self._maybe.mark(path, frozenset((DAT, MTIME)))
-            self._causes.note(path, self._maybe.kinds(path), frozenset((DAT, MTIME)), slot.name)
+            self.maybe.mark(path, frozenset((DAT, MTIME)))
+            self._causes.note(path, self.maybe.kinds(path), frozenset((DAT, MTIME)), slot.name)
         inherits = node is not None
         entry = Entry(
             "file", size=len(value), made=not inherits, inherit_mode=inherits, inherit_mtime=inherits, inherit_xattrs=inherits

@@ -6,19 +6,25 @@ Knows records and changes; pure. Refuses what names no action, contradicts itsel
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mulligan.errors import GivenUpError, NotFoundError, UsageError
 from mulligan.model.change import Drop, Patch, Replace, Rerun
+from mulligan.model.ids import ActionId
 from mulligan.model.keys import DAT, parse_key
 from mulligan.model.own import is_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from mulligan.model.change import Change
-    from mulligan.model.ids import ActionId
     from mulligan.model.record import Record
+
+
+class Readable(Protocol):
+    """Records by their places."""
+
+    def __getitem__(self, position: int, /) -> Record: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +49,8 @@ def build_schedule(history: Sequence[Record], changes: Iterable[Change]) -> tupl
     A patch stands right after the last action that set the file's content (or after `at`), or before all actions when
     the content is the base's. Raises NotFoundError for an unknown action, UsageError for what cannot be done.
     """
-    at = {record.id: index for index, record in enumerate(history)}
-    named: dict[int, Change] = {}
-    patches: dict[int, list[Patch]] = {}
-    for change in changes:
-        if isinstance(change, Patch):
-            _add_patch(history, at, change, patches)
-        else:
-            index = _index(at, change.id)
-            _check(history[index], change, named.get(index))
-            named[index] = change
+    backwards = range(len(history) - 1, -1, -1)
+    named, patches = place_changes(history, [record.id for record in history], changes, lambda _: backwards)
     slots = [Slot(None, patch) for patch in patches.get(-1, ())]
     for index, record in enumerate(history):
         slots.append(Slot(record, named.get(index)))
@@ -77,10 +75,32 @@ def check_reach(changes: Iterable[Change], given_up: Sequence[Record], history: 
             if change.id in old:
                 raise too_old(change.id, oldest)
         elif change.at is None:
-            if given_up and _last_writer(history, patch_path(change)) < 0:
+            if given_up and _last_writer(history, patch_path(change), range(len(history) - 1, -1, -1)) < 0:
                 raise too_old(f"what set {patch_path(change)!r}", oldest)
         elif change.at in old:
             raise too_old(change.at, oldest)
+
+
+def place_changes(
+    history: Readable, names: Sequence[ActionId], changes: Iterable[Change], written: Callable[[str], Iterable[int]]
+) -> tuple[dict[int, Change], dict[int, list[Patch]]]:
+    """Changes by the place of the history that they name, and patches by the place they stand after (-1: before all).
+
+    `names` are those of the history's actions; `written` gives the places that may have written a path, the latest first.
+    """
+    at = {name: index for index, name in enumerate(names)}
+    named: dict[int, Change] = {}
+    patches: dict[int, list[Patch]] = {}
+    for change in changes:
+        if isinstance(change, Patch):
+            path = patch_path(change)
+            index = _index(at, change.at) if change.at is not None else _last_writer(history, path, written(path))
+            _add_patch(change, patches.setdefault(index, []))
+        else:
+            index = _index(at, change.id)
+            _check(history[index], change, named.get(index))
+            named[index] = change
+    return named, patches
 
 
 def patch_path(patch: Patch) -> str:
@@ -103,11 +123,11 @@ def patch_path(patch: Patch) -> str:
 
 
 def _index(at: dict[ActionId, int], name: str) -> int:
-    for action, index in at.items():
-        if action == name:
-            return index
-    known = f"its actions are {next(iter(at))} to {list(at)[-1]}" if at else "it has no action yet"
-    raise NotFoundError(f"no action {name!r} in this history; {known}")
+    index = at.get(ActionId(name))
+    if index is None:
+        known = f"its actions are {next(iter(at))} to {list(at)[-1]}" if at else "it has no action yet"
+        raise NotFoundError(f"no action {name!r} in this history; {known}")
+    return index
 
 
 def _check(record: Record, change: Change, other: Change | None) -> None:
@@ -122,19 +142,18 @@ def _check(record: Record, change: Change, other: Change | None) -> None:
     assert isinstance(change, (Replace, Drop, Rerun)), change
 
 
-def _add_patch(history: Sequence[Record], at: dict[ActionId, int], change: Patch, patches: dict[int, list[Patch]]) -> None:
+def _add_patch(change: Patch, there: list[Patch]) -> None:
     path = patch_path(change)
-    index = _index(at, change.at) if change.at is not None else _last_writer(history, path)
-    same = [other for other in patches.get(index, ()) if patch_path(other) == path]
+    same = [other for other in there if patch_path(other) == path]
     if any(other.value != change.value for other in same):
         raise UsageError(f"two patches give {path!r} different values at the same point", remedy="assert one of them")
     if not same:
-        patches.setdefault(index, []).append(change)
+        there.append(change)
 
 
-def _last_writer(history: Sequence[Record], path: str) -> int:
+def _last_writer(history: Readable, path: str, written: Iterable[int]) -> int:
     """The index of the last action that set the content of the file; -1 when no action did."""
-    for index in range(len(history) - 1, -1, -1):
+    for index in written:
         entry = history[index].layer.manifest.entries.get(path)
         if entry is not None and not entry.inherit_content:
             return index

@@ -74,8 +74,9 @@ class Pass:
         units: Mapping[str, str] | None = None,
         content: Content | None = None,
         same_part: SamePart | None = None,
+        slots: Sequence[Slot] | None = None,
     ) -> None:
-        self.slots = build_schedule(history, changes)
+        self.slots = build_schedule(history, changes) if slots is None else slots
         self.policy = policy
         self.launch = first_launch
         self.units = dict(units or {})  # those that run again -> the action by which they do
@@ -116,6 +117,41 @@ class Pass:
     def dirty(self) -> frozenset[Key]:
         """D: the path keys in which the recorded and the corrected state differ now."""
         return self._dirty.keys()
+
+    @property
+    def differing(self) -> Dirty:
+        """D by path. To be read only."""
+        return self._dirty
+
+    @property
+    def told(self) -> Mapping[Key, str]:
+        """Dirty keys that are no paths, each with the slot since which it differs. To be read only."""
+        return self._told
+
+    @property
+    def launch_differs(self) -> bool:
+        """Whether the next action is launched with something else than when it was recorded."""
+        return self.launch != self._old_launch
+
+    def passed_over(self, launch: LaunchContext) -> None:
+        """Slots were left out that change nothing of what differs; the next action was launched with this, and is so now."""
+        assert not self.launch_differs, self._set_by
+        self.launch = self._old_launch = launch
+
+    def recall(self, known: Tree, paths: Collection[str], roots: Collection[str]) -> None:
+        """After slots were left out: at these paths, and all below `roots`, both states are what `known` is.
+
+        Except where they differ: there they are right already.
+        """
+        ends = {path for path in paths if (node := known.get(path)) is None or node.kind != "dir"}.union(roots)
+        for tree in (self._old,) if self._new is None else (self._old, self._new):
+            stale = {below for path in ends for below, _ in tree.walk(path) if below not in known}
+            for path in sorted(stale, reverse=True):
+                if not self._dirty.kinds(path):
+                    tree.place(path, None)
+            for path in sorted(paths):
+                if (node := known.get(path)) is not None and not self._dirty.kinds(path):
+                    tree.place(path, node)
 
     @property
     def clean(self) -> bool:
