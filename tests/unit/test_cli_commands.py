@@ -306,7 +306,7 @@ def test_how_cautious_a_repair_is_can_be_said(fake, monkeypatch, capsys):
     assert cli.main([*args, "--level", "0"], {}) == 0
     out = capsys.readouterr().out
     assert "keep (stale)" in out
-    assert "level 0 is UNSOUND: a1 kept although" in out
+    assert "level 0 is UNSOUND: kept over a difference: a1" in out
 
 
 def test_hints_and_volatile_results_are_told_escaped(fake, monkeypatch, capsys):

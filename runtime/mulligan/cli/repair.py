@@ -125,7 +125,6 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
     nothing is applied, unless --keep-going.
     """
     from mulligan.cli.jsonview import plan_json, report_json  # noqa: PLC0415 - not needed for --help
-    from mulligan.cli.render import echo  # noqa: PLC0415
     from mulligan.model.equivalence import parse_equivalence  # noqa: PLC0415
     from mulligan.model.policy import Policy  # noqa: PLC0415
 
@@ -139,13 +138,10 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
         if dry_run and as_json:
             caller.print_json(plan_json(plan))
             return
-        asking = not (yes or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
-        if dry_run or asking:
-            _tell_plan(plan, before, dict(replace), "dry run: {}; nothing was changed" if dry_run else "plan: {}")
         if dry_run:
+            _tell_plan(plan, before, dict(replace), "dry run: {}; nothing was changed")
             return
-        if asking and not click.confirm("apply?", default=False):
-            echo("nothing was changed")
+        if not (yes or as_json or _is_agreed(plan, before, dict(replace))):
             return
         with Progress("repairing") as progress:
             report = opened.apply(
@@ -164,6 +160,19 @@ def repair_command(  # noqa: PLR0917 - one parameter per option, as click passes
             f"{_failed(report) or 'a replayed action failed'}, so the repair was not applied and nothing was changed",
             remedy="mend the change, or apply it all the same with --keep-going",
         )
+
+
+def _is_agreed(plan: Plan, before: Sequence[Record], new_texts: Mapping[str, str]) -> bool:
+    """Whether a person who was shown the plan wants it; where nobody is there to be asked, it was wanted by the command."""
+    from mulligan.cli.render import echo  # noqa: PLC0415 - not needed for --help
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return True
+    _tell_plan(plan, before, new_texts, "plan: {}")
+    if click.confirm("apply?", default=False):
+        return True
+    echo("nothing was changed")
+    return False
 
 
 def telling(progress: Progress) -> Callable[[ActionId, str, int, int], None]:
@@ -282,7 +291,7 @@ def _tell_unsound(plan: Plan, stale: Sequence[ActionId]) -> None:
     from mulligan.cli.render import echo  # noqa: PLC0415 - not needed for --help
 
     if not plan.policy.sound:
-        kept = f": {', '.join(stale)} kept although what they saw may have changed" if stale else ""
+        kept = f": kept over a difference: {', '.join(stale)}" if stale else ""
         echo(f"level 0 is UNSOUND{kept}; the state need not be what the corrected history gives")
 
 

@@ -17,7 +17,7 @@ from mulligan.model.ids import LayerId, parent
 from mulligan.model.keys import DAT, ENT, ENV, MTIME, OUT, TELLING, Key, parse_key
 from mulligan.model.layer import Entry, Layer, Manifest
 from mulligan.model.outputs import writer_of
-from mulligan.model.plan import Plan, Reason, Step
+from mulligan.model.plan import FORCING, Plan, Reason, Step
 from mulligan.model.policy import DEFAULT_POLICY
 from mulligan.model.tree import touched_kinds
 from mulligan.repair.dirty import Causes, Dirty
@@ -189,7 +189,7 @@ class Forecast:
                 return replace(step, because=(*step.because, *because)[:MAX_WITNESSES])
             unit = next((unit for unit in self._walk.policy.units(record.action) if unit in self.units), None)
             if not because and unit is not None and record.action.kind == "run":
-                because = [unit_reason(unit, self.units[unit])]
+                because = [unit_reason(unit, self.units[unit], record.id)]
             forced = self._reason_to_force(record, because)
             if forced is not None:
                 step = self._walk.force(record, Step(step.action, "must_rerun", (forced, *because)[:MAX_WITNESSES]))
@@ -198,8 +198,13 @@ class Forecast:
         elif step.kind == "must_rerun" and step.because[0].kind != "changed":
             forced = self._reason_to_force(record, step.because)  # a replay before it may yet give what it saw
             step = step if forced is None else replace(step, because=(*step.because[: MAX_WITNESSES - 1], forced))
+        if step.because and step.because[0].kind in FORCING:  # what it also saw is more telling than that it is forced
+            step = replace(step, because=(*step.because, *self._more(record, step))[:MAX_WITNESSES])
         self._tell_units(record, step)
         return step
+
+    def _more(self, record: Record, step: Step) -> list[Reason]:
+        return [reason for reason in self._witnesses(record) if reason not in step.because]
 
     def _reason_to_force(self, record: Record, because: Sequence[Reason]) -> Reason | None:
         level = self._walk.policy.level

@@ -224,7 +224,7 @@ class Pass:
         if record.action.kind != "run":
             return None
         unit = next((unit for unit in self.policy.units(record.action) if unit in self.units), None)
-        return self._forced.get(name) or (unit_reason(unit, self.units[unit]) if unit is not None else None)
+        return self._forced.get(name) or (unit_reason(unit, self.units[unit], name) if unit is not None else None)
 
     def _tell_units(self, record: Record, step: Step) -> None:
         for unit in self.policy.units(record.action):
@@ -396,9 +396,11 @@ class Pass:
         return self._causes.of(key, self._dirty)
 
 
-def unit_reason(unit: str, by: str) -> Reason:
+def unit_reason(unit: str, by: str, member: str) -> Reason:
     """Why a member of a unit runs again."""
-    return Reason("group", source=by, note=f"runs again as one with {by} ({unit})")
+    if by == member:
+        return Reason("group", note=f"its group runs again, {unit}")
+    return Reason("group", source=by, note=f"runs again as one, {unit}")
 
 
 def find_misfit(manifest: Manifest, tree: Tree) -> str:
