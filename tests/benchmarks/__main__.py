@@ -1,4 +1,7 @@
-"""`python -m tests.benchmarks [--quick] [NAMES...]`: one table, machine and versions on top. NAMES: b1 b2 b3 b5 b6 b7 b8 jobs, or part of a program's name."""
+"""`python -m tests.benchmarks [--quick] [NAMES...]`: one table, machine and versions on top. NAMES: b1 b2 b3 b5 b6 b7 b8 jobs, or part of a program's name.
+
+With `--profile` instead: where the time goes that tracing adds, for the programs of B2 (costs.py).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from tests.benchmarks import b1_action, b2_tracing, b3_depth, b5_repair, b6_ingest, b7_sessions, jobs
+from tests.benchmarks import b1_action, b2_tracing, b3_depth, b5_repair, b6_ingest, b7_sessions, costs, jobs
 from tests.benchmarks.arena import Arena
 from tests.benchmarks.measure import Table
 from tests.benchmarks.works import STORM, WORKS, make_project
@@ -47,7 +50,23 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=None, help="per program, in place of the default")
     parser.add_argument("--reprozip", type=Path, default=None, metavar="FOLDER", help="the bin folder of a venv that has it")
     parser.add_argument("--tracer", type=Path, action="append", default=[], help="another tracer program to compare with")
+    parser.add_argument("--profile", action="store_true", help="where the time goes that tracing adds, for the programs of b2")
     return parser.parse_args()
+
+
+def profile(names: list[str], table: Table, budget_s: float) -> None:
+    """Print where the time goes; `names` as for main(), all programs of B2 when there are none."""
+    works = [work for work in WORKS if not names or "b2" in names or any(name in work.name.lower() for name in names)]
+    with tempfile.TemporaryDirectory(prefix="mulligan-bench-") as name:
+        folder = Path(name)
+        git = any("git" in work.needs for work in works)
+        project = make_project(folder / "project", storm=False, repository=git)
+        costs.build_bare(project)
+        arena = Arena.build(folder / "arena", project)
+        if git:
+            arena.prepare(["git", "-C", "repository", "update-index", "-q", "--refresh"])
+        costs.measure(arena, works, table, folder, budget_s)
+        arena.close()
 
 
 def main() -> None:
@@ -59,6 +78,9 @@ def main() -> None:
     each = options.seconds or (2.0 if options.quick else 12.0)
     table = Table()
     table.note(machine(), f"{version('gcc')}; {version('strace', '-V')}; {version('git')}")
+    if options.profile:
+        profile(names, table, options.seconds or 0.0)
+        return
     start = time.monotonic()
     programs = options.reprozip.absolute() if options.reprozip else None
     with tempfile.TemporaryDirectory(prefix="mulligan-bench-") as name:

@@ -74,14 +74,20 @@ class Arena:
             assert trace.outcome.ok, trace.outcome
             self.layers.append(opened.seal(trace, stack).id)
 
-    def run(self, argv: Sequence[str], *, traced: bool = True, tracer: Path | None = None) -> float:
-        """One run, and its seconds. What it wrote is gone when this returns."""
+    def run(
+        self, argv: Sequence[str], *, traced: bool = True, tracer: Path | None = None, stops_only: bool = False,
+        counts: dict[str, int] | None = None,
+    ) -> float:  # fmt: skip
+        """One run, and its seconds. What it wrote is gone when this returns. `counts` gets the tracer's counters."""
         sandbox = NativeSandbox(self.base, self.store, traced=traced, program=tracer or self.tracer)
+        sandbox.stops_only, sandbox.count = stops_only, counts is not None
         stack = Stack(tuple(self.layers), self.base, self.store)
         with self.store.begin() as opened:
             trace = sandbox.run(self.action(argv), self.launch, stack, opened)
         self.store.settle()
         assert trace.outcome.ok, (argv, trace.outcome)
+        if counts is not None:
+            counts.update(trace.counts)
         return trace.outcome.duration_ms / 1e3
 
     def traced(self, argv: Sequence[str], tracer: Path | None = None) -> Callable[[], float]:
