@@ -218,6 +218,8 @@ static void on_creation(struct loop *loop, struct task *parent)
 	affinity_made(&loop->tracer, parent, (pid_t)created);
 	if (flags & CLONE_FS)
 		parent->shares_folder = child->shares_folder = true;
+	if (child->memory != NULL)
+		return; /* its stop was told first, and by now it is another program */
 	if (flags & CLONE_VM)
 		task_share_memory(child, parent);
 	else
