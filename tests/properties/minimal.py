@@ -18,9 +18,10 @@ from twins import COARSE_NS, NUDGES_NS, state_of
 from mulligan.model.keys import DAT, MTIME, Key
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from mulligan import Record, Session
+    from mulligan.model.plan import Reason
     from mulligan.model.tree import Node, Tree
 
 NOT_EXACT = {
@@ -119,8 +120,11 @@ def _names(text: str, variable: str) -> bool:
     return re.search(rf"\b{re.escape(variable)}\b", text) is not None
 
 
-def kind_of(reasons: Sequence[Mapping[str, str]] | Sequence[object]) -> str:
+def kind_of(reasons: Sequence[Reason]) -> str:
     """What a needless run was for: the kind of its first key, or of its first reason."""
-    first = reasons[0]
-    key, kind = str(getattr(first, "key", "")), str(getattr(first, "kind", ""))
-    return key.partition(":")[0] or kind
+    return reasons[0].key.partition(":")[0] or reasons[0].kind
+
+
+def told_of(reasons: Sequence[Reason]) -> str:
+    """The same for the summary, where a variable has its name."""
+    return reasons[0].key if kind_of(reasons) == "env" else kind_of(reasons)
