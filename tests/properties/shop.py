@@ -16,6 +16,7 @@ from mulligan.model.change import Change
 from mulligan.model.ids import ActionId, LayerId
 from mulligan.model.layer import Layer
 from mulligan.model.plan import Plan, Report
+from mulligan.model.policy import DEFAULT_POLICY, Policy
 from mulligan.model.record import Record
 from mulligan.model.tree import Tree
 from mulligan.repair.pool import Pool, Task
@@ -135,14 +136,20 @@ class Shop:
 
 
 def repair(
-    world: World, changes: list[Change], programs: dict[str, Program], pool: Pool[Record] | None, late: set[str] = NOBODY
+    world: World,
+    changes: list[Change],
+    programs: dict[str, Program],
+    pool: Pool[Record] | None,
+    *,
+    policy: Policy = DEFAULT_POLICY,
+    late: set[str] = NOBODY,
 ) -> tuple[Report, list[Record], Shop]:
     """Repair a world with the engine's own replay. The world itself gets nothing but layers."""
     shop = Shop(world, programs)
     shop.late = late
     records = [replace(r, outcome=replace(r.outcome, **_window(shop.now[r.id]))) for r in world.records]
     replay = Replay(
-        Plan("s", 1, tuple(changes), ()),
+        world.plan(changes, policy) if policy != DEFAULT_POLICY else Plan("s", 1, tuple(changes), ()),
         records,
         [world.bottom],
         shop,

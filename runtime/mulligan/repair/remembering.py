@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from mulligan.model.action import Action, LaunchContext
     from mulligan.model.ids import LayerId
@@ -26,6 +26,7 @@ class Remembering:
         self._workshop = workshop
         self._runs: dict[tuple[str, tuple[LayerId, ...]], tuple[Action, LaunchContext, Record]] = {}
         self._layers: dict[tuple[object, ...], Layer] = {}
+        self._made: dict[LayerId, Layer] = {}
 
     def execute(
         self,
@@ -44,15 +45,21 @@ class Remembering:
                 return record
         record = self._workshop.execute(action, launch, below, replay_of, interrupt=interrupt)
         self._runs[key] = (action, launch, record)
+        self._made[record.layer.id] = record.layer
         return record
 
     def rematerialise(self, layer: Layer, below: Tree, under: Sequence[LayerId]) -> Layer:
         """The layer made again; once for the same layers below."""
-        return self._once((layer.id, tuple(under)), lambda: self._workshop.rematerialise(layer, below, under))
+        made = self._once((layer.id, tuple(under)), lambda: self._workshop.rematerialise(layer, below, under))
+        if made.id != layer.id:
+            self._made[made.id] = made
+        return made
 
     def patch(self, path: str, value: bytes, under: Sequence[LayerId], mtime_ns: int) -> Layer:
         """The layer of a patch; once for the same layers below."""
-        return self._once((path, value, tuple(under), mtime_ns), lambda: self._workshop.patch(path, value, under, mtime_ns))
+        made = self._once((path, value, tuple(under), mtime_ns), lambda: self._workshop.patch(path, value, under, mtime_ns))
+        self._made[made.id] = made
+        return made
 
     def content(self, layer: Layer, path: str) -> bytes:
         """The bytes of a file that the layer holds."""
@@ -62,7 +69,13 @@ class Remembering:
         """Remove the layer, and remember no run that left it."""
         for key in [key for key, (_, _, record) in tuple(self._runs.items()) if record.layer.id == layer.id]:
             del self._runs[key]
+        del self._made[layer.id]
         self._workshop.discard(layer)
+
+    def discard_all_but(self, kept: Collection[LayerId]) -> None:
+        """Remove the layers of passes that were begun anew, but for those that stand in the last one."""
+        for layer in [layer for layer in self._made.values() if layer.id not in kept]:
+            self.discard(layer)
 
     def _once(self, key: tuple[object, ...], make: Callable[[], Layer]) -> Layer:
         if key not in self._layers:

@@ -149,6 +149,8 @@ class Replay:
         started = time.monotonic()
         while (applied := self._pass_through(keep_going=keep_going, progress=progress)) is None:
             self._begin(self._walk.units)
+        if isinstance(self._workshop, Remembering):
+            self._workshop.discard_all_but({layer.id for layer in self._laid})
         return self._report(started, applied=applied), self._records if applied else []
 
     def _pass_through(self, *, keep_going: bool, progress: Progress | None) -> bool | None:
