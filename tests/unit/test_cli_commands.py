@@ -41,6 +41,7 @@ class FakeSession:
     policies: ClassVar[list[mulligan.Policy]] = []
     outcome = Outcome(0, None)
     report_applied = True
+    in_vain = 0
     imports: ClassVar[dict[str, str]] = {}
 
     def __init__(self, name):
@@ -102,7 +103,14 @@ class FakeSession:
         failures = () if self.report_applied else (a_record(Outcome(4, None, stderr=b"one\n\x1b[31mtwo\n"), "other"),)
         failed = tuple(r.id for r in failures)
         return Report(
-            plan, applied=self.report_applied, ran=(ActionId("a1"),), failed=failed, failures=failures, diverged=failed, head=5
+            plan,
+            applied=self.report_applied,
+            ran=(ActionId("a1"),),
+            failed=failed,
+            failures=failures,
+            diverged=failed,
+            head=5,
+            in_vain=self.in_vain,
         )
 
 
@@ -236,6 +244,17 @@ def test_repair_takes_changes_in_any_mix(fake, tmp_path, capsys):
     assert cli.main(["repair", "-s", "job", "--patch", patch, "--at", "a2", "--dry-run"], {}) == 0
     assert fake.asked[-1][1] == (Patch("/workspace/c", b"\x00v", "a2"),)
     assert cli.main(["repair", "-s", "job", "--drop", "a1", "--at", "a2"], {}) == errors.UsageError.exit_code
+
+
+def test_repair_tells_what_was_begun_in_vain(fake, monkeypatch, capsys):
+    """`--jobs` is handed on; the last line counts what was begun before its turn for nothing, when there is any."""
+    assert cli.main(["repair", "-s", "job", "--drop", "a1", "--jobs", "3"], {}) == 0
+    assert "in vain" not in capsys.readouterr().out
+    assert fake.policies[-1].jobs == 3
+    monkeypatch.setattr(fake, "in_vain", 2)
+    assert cli.main(["repair", "-s", "job", "--drop", "a1"], {}) == 0
+    assert "0 dropped, 2 begun in vain, " in capsys.readouterr().out
+    assert fake.policies[-1].jobs == 0
 
 
 def test_repair_shows_reasons_escaped(fake, capsys):
