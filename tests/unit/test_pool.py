@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 
@@ -128,3 +130,23 @@ def test_a_closed_pool_can_be_used_again(pool: Pool[int]) -> None:
     assert ended(pool, lambda _: 1).result == 1
     pool.close()
     assert ended(pool, lambda _: 2).result == 2
+
+
+def test_ctrl_c_while_it_closes(pool: Pool[int]) -> None:
+    """Ctrl-C during the wait for the last jobs is heard when they have ended, and not before."""
+    begun, may_end = threading.Event(), threading.Event()
+    task = pool.add(1, lambda _: begun.set() or may_end.wait(PATIENCE_S))
+    assert begun.wait(PATIENCE_S)
+
+    def interrupt() -> None:
+        with pool._changed:
+            assert pool._changed.wait_for(lambda: task.called_off, PATIENCE_S)
+        os.kill(os.getpid(), signal.SIGINT)
+        may_end.set()
+
+    helper = threading.Thread(target=interrupt)
+    helper.start()
+    with pytest.raises(KeyboardInterrupt):
+        pool.close()
+    helper.join()
+    assert task.ended

@@ -63,14 +63,14 @@ class EarlyReplays:
     def __exit__(self, *_: object) -> None:
         if self._pool is None:
             return
-        for number in tuple(self._early):
-            self.forgo(number)
         try:
-            self._pool.close()
+            for number in tuple(self._early):
+                self.forgo(number)
         finally:
-            for task in self._called_off:
-                if task.result is not None:
-                    self._workshop.discard(task.result.layer)
+            self._pool.close()
+        for task in self._called_off:
+            if task.result is not None:
+                self._workshop.discard(task.result.layer)
 
     def execute(self, slot: Slot, bottom: Sequence[LayerId], laid: Sequence[Layer]) -> Record:
         """The record of the slot that the walk is at: of a replay begun early if it came true, or of one made now.

@@ -46,6 +46,7 @@ class Pool(Generic[Result]):
     def __init__(self, size: int) -> None:
         self.size = size
         self._waiting: list[Task[Result]] = []
+        self._running: set[Task[Result]] = set()
         self._busy = 0
         self._closed = False
         self._changed = threading.Condition()
@@ -92,31 +93,38 @@ class Pool(Generic[Result]):
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Let waiting jobs go, and wait for the end of the others, which are to be called off before. Ctrl-C waits, too.
+        """Let waiting jobs go, call off those that run, and wait for their end. Ctrl-C meanwhile is raised after that.
 
         The pool can be used again afterwards.
         """
         interrupted = False
-        with self._changed:
-            self._closed = True
-            self._waiting.clear()
-            self._changed.notify_all()
-        for thread in self._threads:
-            while thread.is_alive():
-                try:
-                    thread.join()
-                except KeyboardInterrupt:
-                    interrupted = True
-        self._threads.clear()
-        self._closed = False
+        while True:
+            try:
+                self._end()
+                break
+            except KeyboardInterrupt:
+                interrupted = True
         if interrupted:
             raise KeyboardInterrupt
+
+    def _end(self) -> None:
+        with self._changed:
+            self._closed = True
+            for task in (*self._waiting, *self._running):
+                task.called_off = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+        self._waiting.clear()
+        self._closed = False
 
     def _work(self) -> None:
         while (task := self._next()) is not None:
             task.do()
             with self._changed:
                 self._busy -= 1
+                self._running.discard(task)
                 task.ended = True
                 self._changed.notify_all()
 
@@ -128,6 +136,7 @@ class Pool(Generic[Result]):
                         task = heapq.heappop(self._waiting)
                         if not task.called_off:
                             task.started = True
+                            self._running.add(task)
                             self._busy += 1
                             return task
                 self._changed.wait()
