@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shlex
 import sys
 import types
 from dataclasses import replace
@@ -335,6 +336,8 @@ def test_hints_and_volatile_results_are_told_escaped(fake, monkeypatch, capsys):
         Volatile(ActionId("a1"), "dat:/w/\x1bx", ("uuid",)),
         Volatile(ActionId("a1"), "out:a1.stdout", ("time",), same_input=False),
     )
+    more = [Volatile(ActionId("a1"), key, ("uuid",)) for key in ("dat:/w/[x]';date;'", "dat:/w/a=b", "dat:/w/plain")]
+    volatile = (*volatile, *more)
     plan = Plan("job", 4, (), (Step(ActionId("a1"), "must_rerun"),), hints=(hint,) * 7)
     monkeypatch.setattr(fake, "plan", lambda _self, *_changes, policy: replace(plan, policy=policy))
     monkeypatch.setattr(fake, "apply", lambda _self, plan, **_: Report(plan, applied=True, volatile=volatile))
@@ -345,7 +348,8 @@ def test_hints_and_volatile_results_are_told_escaped(fake, monkeypatch, capsys):
     assert (
         r"volatile: dat:/w/\x1bx of a1 came out differently although nothing it saw had changed in what looks like uuid" in out
     )
-    assert "--equivalent '/w/" in out
+    advised = [shlex.split(line.rpartition("--equivalent ")[2]) for line in out.splitlines() if "--equivalent" in line]
+    assert advised == [["/w/[[]x]';date;'=@uuid"], ["/w/plain=@uuid"]]  # one word each, wherever they are pasted
     assert "volatile: out:a1.stdout of a1 differs only in what looks like time\n" in out
     assert cli.main(["repair", "-s", "job", "--drop", "a1", "--json"], {}) == 0
     told = json.loads(capsys.readouterr().out)

@@ -94,6 +94,7 @@ def test_declared_writes_are_facts(story):
         ({"xattrs": ["/w/b"]}, "ent:/w/b", "traced"),
         ({}, "env:A", "traced"),
         ({"declared_reads": ("out:a1.status",)}, "out:a1.status", "declared"),
+        ({"declared_reads": ("env:A",)}, "env:A", "declared"),
         ({"declared_reads": ("mem:m",)}, "mem:m", "declared"),
         ({"declared_reads": ("dat:/w/b",)}, "dat:/w/b", "declared"),
     ],

@@ -10,8 +10,11 @@ import pytest
 from mulligan import register_refiner
 from mulligan.errors import UsageError
 from mulligan.model.change import Replace
+from mulligan.model.footprint import Footprint
 from mulligan.model.keys import parse_key
+from mulligan.model.layer import Manifest
 from mulligan.model.part import FilePart, parts_of, split_part, whole_of
+from mulligan.model.postings import DECLARED, postings
 from mulligan.repair import refiners
 from mulligan.repair.refiners import check_part, same_part
 
@@ -137,6 +140,12 @@ def test_a_refiner_of_one_s_own(monkeypatch):
     assert not same_part(FilePart("/w/a", "line", "x"), {"": b"a"}, {"": b"a"})
     with pytest.raises(UsageError):
         register_refiner("No:Name", lambda spec, files: None)  # noqa: ARG005
+
+
+def test_a_part_is_indexed_under_its_file():
+    """Long histories are planned by an index of paths: whoever declared a part is found by the file's."""
+    found = postings(Footprint(declared_reads=("dat:/w/f#json:/a",)), Manifest())
+    assert found["/w/f"] & DECLARED
 
 
 def verdict(story, old, new, declared, **facts):

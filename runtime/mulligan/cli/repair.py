@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from mulligan.model.change import Change
     from mulligan.model.ids import ActionId
-    from mulligan.model.plan import Plan, Reason, Report, Step, StepKind
+    from mulligan.model.plan import Plan, Reason, Report, Step, StepKind, Volatile
     from mulligan.model.policy import EnvReads, Granularity, Level
     from mulligan.model.record import Record
 
@@ -262,13 +264,17 @@ def _tell_volatile(report: Report) -> None:
     for one in report.volatile[:HINTS_SHOWN]:
         looks = f" in what looks like {' or '.join(one.looks)}" if one.looks else ""
         how = "came out differently although nothing it saw had changed" if one.same_input else "differs only"
-        path = one.key.partition(":")[2]
-        advice = (
-            f"; if that does not matter: --equivalent '{escape(path)}=@{one.looks[-1]}'" if one.looks and path[0] == "/" else ""
-        )
-        echo(f"volatile: {escape(one.key)} of {one.action} {how}{looks}{advice}")
+        echo(f"volatile: {escape(one.key)} of {one.action} {how}{looks}{_advice(one)}")
     if len(report.volatile) > HINTS_SHOWN:
         echo(f"{len(report.volatile) - HINTS_SHOWN} more that are volatile; --json has them all")
+
+
+def _advice(one: Volatile) -> str:
+    """The option by which the difference would count as none. It may be pasted into a shell, and the path is a guest's."""
+    path = one.key.partition(":")[2]
+    if not one.looks or not path.startswith("/") or not path.isprintable() or "=" in path:
+        return ""
+    return f"; if that does not matter: --equivalent {shlex.quote(f'{glob.escape(path)}=@{one.looks[-1]}')}"
 
 
 def _tell_hints(plan: Plan) -> None:

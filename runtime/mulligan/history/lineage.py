@@ -162,7 +162,8 @@ class _Writers:
         if record.action.kind == "run":
             for name in sorted({*record.launch.env, "PWD", "=umask"} - set(record.action.env)):
                 if name in self._env and self.used(record, name):
-                    yield Reliance(self._env[name], record.id, Key(ENV, name))
+                    declared = f"{ENV}:{name}" in record.footprint.declared_reads
+                    yield Reliance(self._env[name], record.id, Key(ENV, name), "declared" if declared else "traced")
         for key in map(parse_key, record.footprint.declared_reads):
             if key.kind != ENV:
                 yield from (Reliance(writer, record.id, key, "declared") for writer in self.of(key))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from mulligan.model.footprint import OBSERVED
 from mulligan.model.ids import folders_above
 from mulligan.model.keys import ENT, ENV, MEM, MODE, MTIME, NET, OUT, SEARCH, XATTR, parse_key
+from mulligan.model.part import whole_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -106,7 +107,7 @@ def postings(footprint: Footprint, manifest: Manifest) -> dict[str, int]:
         if key.kind in (ENV, NET, OUT, MEM):
             found[TOLD] = FLAG
         else:
-            _add(found, (key.name,), DECLARED)
+            _add(found, (whole_of(key).name,), DECLARED)
     if not footprint.complete:
         found[INCOMPLETE] = FLAG
     return found
