@@ -7,14 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from jobs import Fix
 from jobs.course import Course
 from jobs.package import PACKAGE, package_files
 from jobs.pipeline import PIPELINE
 from twins import said, tree_of
 
+from mulligan import Policy
+
 
 @pytest.mark.parametrize("job", [PACKAGE, PIPELINE], ids=lambda job: job.name)
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_real_job(job, tmp_path: Path, sandboxes: object, lacking_here: Callable[[str], None]) -> None:
     """After each of several repairs in a row, all outputs, hand-offs and files are those of the corrected history run whole.
 
@@ -30,7 +33,11 @@ def test_a_real_job(job, tmp_path: Path, sandboxes: object, lacking_here: Callab
         for fix in job.fixes:
             plan = course.plan(fix)
             before = [slot.id for slot in course.slots]
+            if fix is job.fixes[0]:
+                one_by_one = repaired_one_by_one(course, fix)
             report = course.apply(fix, plan)
+            if fix is job.fixes[0]:
+                assert tree_of(course.session) == one_by_one, "as many at once as there are CPUs give the same"
             if fix.compared:
                 compare(course)
             ran = [name for name in report.ran if name in before]
@@ -39,6 +46,16 @@ def test_a_real_job(job, tmp_path: Path, sandboxes: object, lacking_here: Callab
             assert set(before) == {*ran, *report.kept, *report.dropped}
     finally:
         course.close()
+
+
+def repaired_one_by_one(course: Course, fix: Fix) -> dict[str, tuple[object, ...]]:
+    """The tree after the same repair on a branch, one replay at a time."""
+    other = course.copy()
+    try:
+        other.apply(fix, other.plan(fix, Policy(jobs=1)))
+        return tree_of(other.session)
+    finally:
+        other.close()
 
 
 def compare(course: Course) -> None:
