@@ -101,7 +101,7 @@ def test_a_kept_action_passes_on_the_new_value(home: Path) -> None:
         report = session.repair(Replace(a, "export DB_HOST=2 OTHER=3"))
         assert report.kept == (b,)
         record = session.record(b)
-        assert record.launch.env["DB_HOST"] == "2"
+        assert record.launch.env["DB_HOST"] == record.footprint.launch_env["DB_HOST"] == "2"
         assert {name: record.handoff.env[name] for name in ("DB_HOST", "OTHER", "MORE")} == {
             "DB_HOST": "2",
             "OTHER": "3",

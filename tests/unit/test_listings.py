@@ -71,7 +71,8 @@ def test_arguments_may_be_programs() -> None:
     [
         "yes env", "yes env -i", "yes env A=1", "no env A=1 true", "no env -Sab", "yes printenv", "no printenv A", "yes printenv -0",
         "yes busybox env", "no busybox ls", "yes java -jar x.jar", "yes sh -c set", "no sh -c true", "no cat x", "yes jq -n env", "yes jq -n $ENV",
-        "no jq -n $ENV.A", "no jq .a",
+        "no jq -n $ENV.A", "no jq .a", "yes node -p process.env",
+        "yes sh -c export", "no cat offset.env.sh", "no tar -x set.c",
     ],
 )  # fmt: skip
 def test_programs_that_list(told: str) -> None:

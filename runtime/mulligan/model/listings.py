@@ -83,6 +83,10 @@ _NO_SCRIPT: Final = frozenset(
     )
 )  # fmt: skip
 _LIKE_CASES: Final = frozenset(("py", "pyc", "pyw", "ipynb"))
+_WORD: Final = re.compile(rb"[\w./:=,@+~-]*")
+_COMMANDS: Final = frozenset(
+    (b"set", b"export", b"readonly", b"declare", b"typeset", b"local", b"eval", b"compgen", b"nameref")
+)
 _BOXES: Final = frozenset(("busybox", "toybox", "coreutils"))
 _TELLING: Final = frozenset(("env", "printenv"))
 _QUERIES: Final = frozenset(("jq", "gojq", "jaq", "yq"))
@@ -122,9 +126,14 @@ def program_lists(path: str, argv: Sequence[bytes]) -> str:
     if program in _QUERIES and any(_JQ.search(word) for word in argv[1:]):
         return f"{program} may list them"
     for word in argv[1:]:
-        if text_lists_variables(word):
+        if not (_WORD.fullmatch(word) and _is_harmless(word)) and text_lists_variables(word):
             return f"an argument of {called or program} may list them"
     return ""
+
+
+def _is_harmless(word: bytes) -> bool:
+    """Whether one word is no program that lists variables: there may be very many, such as names of files."""
+    return b"env" not in word and b"ENV" not in word and word not in _COMMANDS
 
 
 def _goes_on(words: list[bytes], *, by_name: bool) -> bool:
