@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mulligan import Session
+from mulligan.sandbox import native
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +65,15 @@ def test_whichever_way_a_shell_ends(shared_home: Path, way: str) -> None:
         assert ("B" in left.env) == ("B=2" in LEAVING[way])
         assert not {"LD_PRELOAD", "TERM"} & set(left.env)
         assert session.run("echo $A; pwd; umask").stdout == "1\n/workspace/d\n0027\n"
+
+
+def test_where_nothing_can_be_loaded_a_trap_does_it(shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where memory files can't be run, or the shell is no such bash, the text stands behind a trap, and hands on all the same."""
+    monkeypatch.setattr(native, "read_switch", lambda _: "2")
+    with Session.create("behind-a-trap", home=shared_home) as session:
+        left = session.run("export A=1; mkdir d; cd d; umask 027; trap -p; exit 3")
+        assert (left.handoff.env["A"], left.handoff.cwd, left.handoff.umask) == ("1", "/workspace/d", 0o027)
+        assert "handoff" in left.stdout
 
 
 def test_a_shell_that_is_killed_hands_on_nothing(session: Session) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mulligan.errors import HostError, MulliganError
 from mulligan.sandbox.limits import Limits
 from mulligan.sandbox.mounts import MAX_LOWERS, build_command, build_mounts, build_spec
+from mulligan.sandbox.remedies import read_switch
 from mulligan.sandbox.shell import build_shell, can_be_loaded
 from mulligan.sandbox.tracer import TRACER, Streams, Trace, run_traced
 
@@ -88,7 +89,8 @@ class NativeSandbox:
         """Whether what hands on can be loaded into the shell, as it is in the state of the first shell action run here."""
         if self._loadable is None:
             try:
-                self._loadable = can_be_loaded(stack.read(self.base.shell))
+                # 2: no memory file may be run, and the object comes in one.
+                self._loadable = read_switch("vm/memfd_noexec") != "2" and can_be_loaded(stack.read(self.base.shell))
             except MulliganError:
                 self._loadable = False  # the shell is not there, or can't be read: the action will say so
         return self._loadable
