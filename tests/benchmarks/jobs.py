@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from tests.jobs import Job
 
 SERIAL = Policy(jobs=1)
-HEAD = "| job | correction | actions | run again | kept | of these cut off | repair, s | the same one by one, s | all again, s | ratio |"
+HEAD = (
+    "| job | correction | actions | run again | kept | of these cut off | repair | with `--jobs 1` | all again | repair / all |"
+)
 
 
 def measure(folder: Path, table: Table, rounds: int) -> None:

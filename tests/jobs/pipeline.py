@@ -6,7 +6,9 @@ in which no price occurs (how many were sold) is cut off. What is made of the cl
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 from typing import TYPE_CHECKING
 
 from . import Fix, Job
@@ -19,7 +21,8 @@ MONTHS = tuple(f"2024-{month:02}" for month in range(1, 7))
 PRODUCTS = ("beans", "coffee", "maize", "rice", "salt", "sugar", "tea")
 ROWS = 40
 
-PYTHON = "/usr/bin/python3 -I"
+PROGRAM = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else os.path.realpath(sys.executable)
+PYTHON = f"{PROGRAM} -I"
 LOAD = """\
 import csv, sqlite3, sys
 table, source = sys.argv[1:3]
@@ -188,7 +191,7 @@ UNITS = (28, 30, 36)
 
 PIPELINE = Job(
     "data pipeline",
-    ("/usr/bin/python3", "sqlite3", "gnuplot", "awk", "join", "tar", "gzip"),
+    (PROGRAM, "sqlite3", "gnuplot", "awk", "join", "tar", "gzip"),
     make_sales,
     ACTIONS,
     (

@@ -54,6 +54,7 @@ def needed(
     """
     clocks = Clock(before, [record.id for record in before]), Clock(after, names)
     old, new = state_of(session, []), state_of(session, [])
+    differs = _Differs(session, old, new, clocks)
     found, at = set(), 0
     for record in before:
         name = str(record.id)
@@ -63,7 +64,7 @@ def needed(
         there = at < len(after) and names[at] == name
         if there and record.action.kind == "run":
             saw_else = name in named or _launched_otherwise(record, after[at])
-            if saw_else or any(_Differs(session, old, new, clocks)(key, record) for key in record.footprint.observations()):
+            if saw_else or any(differs(key, record) for key in record.footprint.observations()):
                 found.add(name)
         old.apply(record.layer.manifest, record.layer.id)
         if there:
