@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -142,7 +142,7 @@ INSERT = "python3 -I -c \"import sqlite3; d = sqlite3.connect('shop.db'); d.exec
 SELECT = "python3 -I -c \"import sqlite3; print(sqlite3.connect('shop.db').execute('SELECT * FROM {}').fetchall())\""
 
 
-@pytest.mark.skipif(not os.path.exists("/usr/bin/python3"), reason="there is no Python in the base")
+@pytest.mark.skipif(shutil.which("python3") is None, reason="there is no Python in the base")
 def test_row_33_two_tables_of_one_file(session: Session) -> None:
     """Two tables are one file: who read the one runs again for the other, unless it declared its part; a writer always does."""
     session.run("python3 -I -c \"import sqlite3; d = sqlite3.connect('shop.db'); d.execute('CREATE TABLE a (x)');"

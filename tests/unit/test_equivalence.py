@@ -140,6 +140,17 @@ def test_another_input_may_look_volatile_at_most(story):
     assert volatile(story, write(story, "a1", b"name a"), other, None, Reason("read_changed", "dat:/w/a", "a0")) == []
 
 
+def test_what_is_looked_into_is_bounded(story, monkeypatch):
+    """A large content is told as differing, without a look at it; nobody waits for patterns in a thousand files."""
+    monkeypatch.setattr("mulligan.repair.volatile.READ_AT_MOST", 100)
+    names = [f"/w/{n}" for n in range(9)]
+    old = story.record("a1", dict.fromkeys(names, b"id " + UUIDS[0]), layer="old")
+    new = story.record("a1", dict.fromkeys(names, b"id " + UUIDS[1]), layer="new")
+    assert [one.looks for one in volatile(story, old, new, Rerun("a1"), ASKED)] == [("uuid",), *[()] * 8]
+    assert len(volatile(story, old, new, None, Reason("read_changed", "dat:/w/a", "a0"))) == 1
+    assert looks_like(b"1" * 1024 * 1024, b"2" + b"1" * 1024 * 1024) == ()
+
+
 def test_a_rerun_says_whether_it_stands_on_what_it_saw(story):
     """The reasons of an action that was asked to run again name what it sees differently, if anything."""
     story.act({"/w/a": b"B"}, overwrote=["/w/a"])

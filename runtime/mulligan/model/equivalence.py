@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LARGEST: Final = 16 * 1024 * 1024  # bytes of a file in which a pattern is looked for; a larger one is compared exactly
+MOST_LOOKED_AT: Final = 1024 * 1024  # bytes of a text in which the built-in patterns are looked for
 
 _CLOCK = rb"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?"
 _MONTH = rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
@@ -58,8 +59,8 @@ class Equality:
 
 
 def looks_like(a: bytes, b: bytes) -> tuple[str, ...]:
-    """By which built-in patterns two texts differ; empty when they differ in anything else, or are no texts."""
-    if b"\0" in a or b"\0" in b or _between(_ANY, a) != _between(_ANY, b):
+    """By which built-in patterns two texts differ; empty when they differ in anything else, are no texts, or are large."""
+    if max(len(a), len(b)) > MOST_LOOKED_AT or b"\0" in a or b"\0" in b or _between(_ANY, a) != _between(_ANY, b):
         return ()
     pairs = zip(_ANY.finditer(a), _ANY.finditer(b), strict=True)
     found = [(one.lastgroup, other.lastgroup) for one, other in pairs if one[0] != other[0]]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from mulligan.model.change import Replace
-from mulligan.model.equivalence import LARGEST, Equality, looks_like
+from mulligan.model.equivalence import LARGEST, MOST_LOOKED_AT, Equality, looks_like
 from mulligan.model.keys import DAT, ENT, MODE, OUT, XATTR, Key
 from mulligan.model.outputs import differing_parts
 from mulligan.model.plan import FORCING, Volatile
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Content = Callable[[LayerId, str], bytes]
 
-MOST_LOOKED_AT = 1024 * 1024  # bytes of a content in which patterns are looked for
+READ_AT_MOST = 8 * MOST_LOOKED_AT  # bytes of one action's files, after which no more are looked into
 CLOCK_OR_CHANCE = frozenset(("uuid", "time"))  # numbers and digests differ for another input, as they must
 MOST_TOLD = 32  # paths of an action
 
@@ -40,12 +40,12 @@ class Files(NamedTuple):
     content: Content
     equality: Equality
 
-    def differing(self, path: str, old: Layer, new: Layer) -> tuple[bytes, bytes] | None:
-        """The two contents of a file if they differ, empty when they are large; None when they are, or count as, equal."""
+    def differing(self, path: str, old: Layer, new: Layer, most: int) -> tuple[bytes, bytes] | None:
+        """The two contents of a file if they differ, empty if they have more bytes; None when they are, or count as, equal."""
         largest = max(old.manifest.entries[path].size, new.manifest.entries[path].size)
         if self.same_bytes(old.id, path, new.id, path):
             return None
-        if largest > (LARGEST if self.equality.names(path) else MOST_LOOKED_AT):
+        if largest > (LARGEST if self.equality.names(path) else most):
             return b"", b""
         mine, other = self.content(old.id, path), self.content(new.id, path)
         return None if self.equality.equal(path, mine, other) else (mine, other)
@@ -55,8 +55,8 @@ def find_volatile(old: Record, new: Record, step: Step, change: Change | None, *
     """What of a replay is volatile, at most `MOST_TOLD` keys of it."""
     same_input = not isinstance(change, Replace) and all(r.kind in ("changed", *FORCING) for r in step.because)
     found: list[Volatile] = []
-    for key, a, b in _differences(old.layer, new.layer, files):
-        looks = looks_like(a, b) if max(len(a), len(b)) <= MOST_LOOKED_AT else ()
+    for key, a, b in _differences(old.layer, new.layer, files, all_of_them=same_input):
+        looks = looks_like(a, b)
         if same_input or (looks and CLOCK_OR_CHANCE.issuperset(looks)):
             found.append(Volatile(old.id, str(key), looks, same_input=same_input))
         if len(found) == MOST_TOLD:
@@ -72,9 +72,10 @@ def find_volatile(old: Record, new: Record, step: Step, change: Change | None, *
     return found
 
 
-def _differences(old: Layer, new: Layer, files: Files) -> Iterator[tuple[Key, bytes, bytes]]:
-    """In what two layers differ, times left out, with the contents of a file that differs."""
+def _differences(old: Layer, new: Layer, files: Files, *, all_of_them: bool) -> Iterator[tuple[Key, bytes, bytes]]:
+    """In what two layers differ, times left out, with the contents of a file that differs, while there are not too many."""
     before, after = old.manifest, new.manifest
+    left = READ_AT_MOST
     for path in sorted(before.entries.keys() | after.entries.keys() | (before.removed ^ after.removed)):
         a, b = before.entries.get(path), after.entries.get(path)
         if a is None or b is None or (a.kind, a.target, a.rdev) != (b.kind, b.target, b.rdev):
@@ -85,8 +86,13 @@ def _differences(old: Layer, new: Layer, files: Files) -> Iterator[tuple[Key, by
             yield Key(MODE, path), b"", b""
         if a.xattrs != b.xattrs:
             yield Key(XATTR, path), b"", b""
-        if _holds(a) and _holds(b) and (contents := files.differing(path, old, new)) is not None:
-            yield Key(DAT, path), *contents
+        if left <= 0 and not all_of_them:
+            return
+        if _holds(a) and _holds(b):
+            contents = files.differing(path, old, new, min(left, MOST_LOOKED_AT))
+            if contents is not None:
+                left -= min(a.size + b.size, MOST_LOOKED_AT)
+                yield Key(DAT, path), *contents
 
 
 def _holds(entry: Entry) -> bool:
