@@ -22,14 +22,6 @@ def session(home: Path) -> Iterator[Session]:
         yield session
 
 
-def fresh(home: Path, *commands: str) -> object:
-    """The tree that these commands give from the start."""
-    with Session.create("fresh", home=home) as session:
-        for command in commands:
-            session.run(command)
-        return tree_of(session)
-
-
 def test_level_0_keeps_what_it_should_not_and_says_so(session: Session) -> None:
     """Kept over a changed input, an action is reported as stale, marked as such, and run by the next sound repair."""
     session.run("mkdir d; echo 1 > n")
@@ -55,6 +47,37 @@ def test_level_0_never_makes_a_corrupt_state(session: Session) -> None:
     assert (report.ran, report.stale, report.failed) == (("a1", "a2"), ("a3",), ("a2",))
     assert session.files.list("/workspace") == ["n"]
     assert session.run("ls; cat n").stdout == "n\n1\n"
+
+
+HISTORY = (
+    "echo 1 > a; mkdir d; echo x > d/x",
+    "cat a > b",
+    "rm d/x; echo y > d/y",
+    "ls d > list",
+    "cat b list > both; chmod 600 b",
+)
+CHANGED = "echo 2 > a; mkdir d; echo x > d/x; echo z > d/z"
+
+
+def test_every_sound_policy_gives_the_corrected_history(session: Session) -> None:
+    """On real layers, too, levels and granularities differ in what runs, and not in what comes out."""
+    for number, command in enumerate(HISTORY):
+        session.run(command, labels=["group:even"] if number % 2 else ())
+    trees, ran = [], []
+    with session.branch("fresh") as twin:
+        twin._store.journal.move(twin.name, twin.head, 0)
+        for command in (CHANGED, *HISTORY[1:]):
+            twin.run(command)
+        expected = tree_of(twin)
+    policies = [Policy(level) for level in (1, 2, 3, 4)] + [Policy(granularity="group"), Policy(2, "session", jobs=1)]
+    for number, policy in enumerate(policies):
+        with session.branch(f"try-{number}") as branch:
+            ran.append(branch.repair(Replace("a1", CHANGED), policy=policy).ran)
+            trees.append(tree_of(branch))
+    assert trees == [expected] * len(policies)
+    assert ran[0] == ("a1", "a2", "a4", "a5")  # a3 saw d/x alone
+    assert all(set(ran[0]) <= set(more) for more in ran)
+    assert ran[3] == ran[5] == ("a1", "a2", "a3", "a4", "a5")
 
 
 def test_level_4_runs_the_whole_suffix(session: Session) -> None:
