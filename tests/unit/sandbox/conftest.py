@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from mulligan.model.ids import LayerId
     from mulligan.model.layer import Layer
 
 UID = 0 if os.geteuid() == 0 else os.geteuid()
@@ -36,9 +37,15 @@ class Maker:
     def __init__(self, store: LayerStore) -> None:
         self.store = store
 
-    def layer(self, *items: tuple[str, object], removed: tuple[str, ...] = (), opaque: tuple[str, ...] = ()) -> Layer:
+    def layer(
+        self,
+        *items: tuple[str, object],
+        removed: tuple[str, ...] = (),
+        opaque: tuple[str, ...] = (),
+        layer: LayerId | None = None,
+    ) -> Layer:
         """A layer of (path, None for a folder | bytes for a file | str for a symlink's target)."""
-        with self.store.begin() as opened, LayerWriter(opened) as writer:
+        with self.store.begin(layer) as opened, LayerWriter(opened) as writer:
             for path, what in items:
                 if what is None:
                     writer.folder(path, entry("dir", opaque=path in opaque))

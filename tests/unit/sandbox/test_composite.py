@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 from mulligan.errors import DiskFullError
@@ -12,8 +13,14 @@ from mulligan.sandbox.layer import LayerStore
 
 
 def grown(make, count: int, heavy: tuple[int, ...] = ()) -> tuple[LayerId, ...]:
-    """So many layers of one small file each; some have many megabytes."""
-    return tuple(make.layer((f"/f{n % 7}", bytes(5 << 20) if n in heavy else b"%d" % n)).id for n in range(count))
+    """So many layers of one small file each; some have many megabytes. Their ids, which tell the blocks, are always the same."""
+    told = random.Random(36)
+    return tuple(
+        make.layer(
+            (f"/f{n % 7}", bytes(5 << 20) if n in heavy else b"%d" % n), layer=LayerId(f"{told.getrandbits(64):016x}")
+        ).id
+        for n in range(count)
+    )
 
 
 def test_a_short_history_is_not_folded(layers, make):
