@@ -111,6 +111,7 @@ void decode_looked(struct tracer *t, struct task *task)
 {
 	const struct task *changer = t->order.exclusive;
 
+	folder_moved(t, task);
 	if (task->look.kind != 0 && changer != NULL && changer != task && turns_ways(&changer->pending)) {
 		if (t->late_count == t->late_capacity) {
 			t->late_capacity = t->late_capacity ? t->late_capacity * 2 : 64;

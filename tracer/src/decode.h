@@ -52,6 +52,8 @@ struct tracer {
 	struct memo *memos;
 	uint32_t memo_capacity;
 	uint32_t generation; /* of names; starts at 1 */
+	unsigned moving; /* tasks that are `moving` */
+	uint32_t moves;	 /* how often one began to */
 	bool shared_mappings; /* a task may write into the memory of another one */
 	struct counts counts;
 	struct notify *notified; /* whose call is decoded just now, if it came so */
@@ -76,6 +78,10 @@ void decode_lost(struct tracer *t, struct task *task);
 void decode_settle(struct tracer *t, struct task *task);
 /* The task stops: the kernel is done with what it was let go with. */
 void decode_looked(struct tracer *t, struct task *task);
+/* The task is about to change its working folder, after this stop. */
+void folder_moves(struct tracer *t, struct task *task);
+/* It has done so, or is gone. */
+void folder_moved(struct tracer *t, struct task *task);
 /* PTRACE_EVENT_EXEC: the program runs. */
 void decode_exec_done(struct tracer *t, struct task *task);
 void exec_call_free(struct exec_call *exec);

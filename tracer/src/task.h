@@ -50,6 +50,8 @@ struct task {
 	struct memory *memory; /* NULL: not known yet */
 	bool shares_folder;    /* CLONE_FS: another task may change its working folder */
 	uint32_t cwd, cwd_generation; /* its working folder, good for that generation of names */
+	uint32_t cwd_moves;	      /* and, when it is shared, as long as nobody moved */
+	bool moving;		      /* in a chdir(2) that may move others as well */
 	struct own_folder {
 		uint32_t path;
 		bool by_dot, by_name; /* how it was spelled; neither: nothing is put off */

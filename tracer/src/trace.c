@@ -142,7 +142,7 @@ static int enter_call(struct loop *loop, struct task *task, uint64_t number, con
 		task->pending.flags = (uint32_t)args[row->flags];
 	int resume = proceed(loop, task);
 	if (strcmp(row->name, "chdir") == 0 || strcmp(row->name, "fchdir") == 0)
-		task->cwd_generation = 0; /* when it stops next, it is where it went */
+		folder_moves(&loop->tracer, task);
 	return resume;
 }
 
@@ -196,6 +196,7 @@ static struct task *on_exec(struct loop *loop, struct task *task)
 			decode_lost(&loop->tracer, task);
 		decode_settle(&loop->tracer, task);
 		order_end(&loop->tracer, task);
+		folder_moved(&loop->tracer, task);
 		task = tasks_rename(&loop->tracer.tasks, (pid_t)former, task->tid);
 	}
 	task_new_memory(task);
@@ -216,8 +217,10 @@ static void on_creation(struct loop *loop, struct task *parent)
 	done(loop, creation_flags(parent->tid, &flags));
 	struct task *child = tasks_get(&loop->tracer.tasks, (pid_t)created);
 	affinity_made(&loop->tracer, parent, (pid_t)created);
-	if (flags & CLONE_FS)
+	if (flags & CLONE_FS) {
 		parent->shares_folder = child->shares_folder = true;
+		parent->cwd_generation = 0; /* the child may have moved it already */
+	}
 	if (child->memory != NULL)
 		return; /* its stop was told first, and by now it is another program */
 	if (flags & CLONE_VM)
@@ -302,6 +305,7 @@ static void handle_end(struct loop *loop, pid_t tid, int status, const struct ru
 	if (task != NULL) {
 		decode_settle(&loop->tracer, task);
 		order_end(&loop->tracer, task);
+		folder_moved(&loop->tracer, task);
 	}
 	tasks_remove(&loop->tracer.tasks, tid);
 	if (tid == loop->guest) {

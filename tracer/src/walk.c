@@ -444,18 +444,37 @@ static const char *link_of(int fd, char *buffer, size_t size)
 	return buffer;
 }
 
+void folder_moves(struct tracer *t, struct task *task)
+{
+	task->cwd_generation = 0;
+	/* Others go with it, at some moment until it stops again. One that is not known yet may share its folder, too. */
+	if ((task->shares_folder || task->memory == NULL) && !task->moving) {
+		task->moving = true;
+		t->moving++;
+		t->moves++;
+	}
+}
+
+void folder_moved(struct tracer *t, struct task *task)
+{
+	if (task->moving)
+		t->moving--;
+	task->moving = false;
+}
+
 struct found walk_fd_name(struct tracer *t, struct task *task, int fd)
 {
 	char link[32];
-	/* Nobody else moves its working folder, and a move of the folder itself is a new generation. */
-	bool steady = fd == AT_FDCWD && task->memory != NULL && !task->shares_folder;
+	/* Who moves it is known, and a move of the folder itself is a new generation. */
+	bool steady = fd == AT_FDCWD && task->memory != NULL && (!task->shares_folder || t->moving == 0);
 
-	if (steady && task->cwd_generation == t->generation)
+	if (steady && task->cwd_generation == t->generation && (!task->shares_folder || task->cwd_moves == t->moves))
 		return (struct found){.what = FOUND_OBJECT, .path = task->cwd};
 	struct found found = named(t, task, link_of(fd, link, sizeof link), false);
 	if (steady && found.what == FOUND_OBJECT) {
 		task->cwd = found.path;
 		task->cwd_generation = t->generation;
+		task->cwd_moves = t->moves;
 	}
 	return found;
 }
