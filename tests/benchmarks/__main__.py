@@ -50,6 +50,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=None, help="per program, in place of the default")
     parser.add_argument("--reprozip", type=Path, default=None, metavar="FOLDER", help="the bin folder of a venv that has it")
     parser.add_argument("--tracer", type=Path, action="append", default=[], help="another tracer program to compare with")
+    parser.add_argument("--stops", action="store_true", help="b2 also with ptrace stops alone, as on a kernel before 6.6")
     parser.add_argument("--profile", action="store_true", help="where the time goes that tracing adds, for the programs of b2")
     return parser.parse_args()
 
@@ -96,7 +97,7 @@ def main() -> None:
             if git:
                 arena.prepare(["git", "-C", "repository", "update-index", "-q", "--refresh"])
             slow = {"reprozip": not options.quick, "least": 2 if options.quick else 3}
-            b2_tracing.measure(arena, works, table, each, tracers=options.tracer, **slow)
+            b2_tracing.measure(arena, works, table, each, stops=options.stops, tracers=options.tracer, **slow)
             arena.close()
         if "b3" in wanted:
             b3_depth.measure(folder / "b3", table, each, quick=options.quick)

@@ -90,9 +90,9 @@ class Arena:
             counts.update(trace.counts)
         return trace.outcome.duration_ms / 1e3
 
-    def traced(self, argv: Sequence[str], tracer: Path | None = None) -> Callable[[], float]:
+    def traced(self, argv: Sequence[str], tracer: Path | None = None, *, stops_only: bool = False) -> Callable[[], float]:
         """Runs of the program with Mulligan's tracer."""
-        return lambda: self.run(argv, tracer=tracer)
+        return lambda: self.run(argv, tracer=tracer, stops_only=stops_only)
 
     def untraced(self, argv: Sequence[str]) -> Callable[[], float]:
         """Runs of the program in the same sandbox, with no tracer and no filter."""

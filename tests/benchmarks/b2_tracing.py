@@ -18,10 +18,12 @@ OF_STRACE, OF_REPROZIP = 1 / 4, 1 / 20  # the bars for the time added
 REPROZIP_ROUNDS = 2
 
 
-def ways_of(arena: Arena, work: Work, *, reprozip: bool, tracers: Sequence[Path]) -> dict[str, Way]:
-    """The ways to run one program; `tracers` are other tracer programs to compare with."""
+def ways_of(arena: Arena, work: Work, *, reprozip: bool, stops: bool, tracers: Sequence[Path]) -> dict[str, Way]:
+    """The ways to run one program; `tracers` are other tracer programs to compare with, `stops` our own without notifications."""
     argv = work.argv
     ways = {"untraced": Way(arena.untraced(argv)), "mulligan": Way(arena.traced(argv))}
+    if stops:
+        ways["mulligan, stops only"] = Way(arena.traced(argv, stops_only=True))
     for tracer in tracers:
         ways[f"mulligan, {tracer.name}"] = Way(arena.traced(argv, tracer))
     if arena.has("strace"):
@@ -52,6 +54,7 @@ def measure(
     budget_s: float,
     *,
     reprozip: bool,
+    stops: bool = False,
     least: int = 3,
     tracers: Sequence[Path] = (),
 ) -> None:
@@ -61,7 +64,7 @@ def measure(
         if missing:
             table.note("", f"{work.name}: no {', '.join(missing)} here")
             continue
-        ways = ways_of(arena, work, reprozip=reprozip, tracers=tracers)
+        ways = ways_of(arena, work, reprozip=reprozip, stops=stops, tracers=tracers)
         report(table, work, interleave(ways, budget_s, least))
     for peer in ("strace", "reprozip"):
         if not arena.has(peer):

@@ -42,10 +42,31 @@ static void look(void)
 	}
 }
 
+static void give_up(void)
+{
+	const struct itimerval soon = {{0, 0}, {0, 40000}};
+	const int flags[] = {O_RDONLY, O_WRONLY, O_RDONLY | O_NOATIME, O_WRONLY | O_CREAT};
+
+	for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+		must(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+		must(open("pipe", flags[i], 0600) < 0 && errno == EINTR);
+	}
+}
+
+static void *idle(void *unused)
+{
+	sigset_t alarm;
+
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &alarm, NULL);
+	pause();
+	return unused;
+}
+
 int main(void)
 {
 	struct sigaction action = {.sa_handler = count};
-	struct itimerval soon = {{0, 0}, {0, 50000}};
 	pthread_t self = pthread_self();
 
 	put("file", "x");
@@ -55,10 +76,11 @@ int main(void)
 	look();
 	done = 1;
 	must(pthread_join(busy, NULL) == 0 && came > 0);
-	for (int i = 0; i < 3; i++) {
-		must(setitimer(ITIMER_REAL, &soon, NULL) == 0);
-		must(open("pipe", O_RDONLY) < 0 && errno == EINTR);
-	}
+	for (int i = 0; i < 3; i++)
+		give_up();
+	must(pthread_create(&busy, NULL, idle, NULL) == 0); /* now an open is told when it is done */
+	for (int i = 0; i < 3; i++)
+		give_up();
 	expect("READ", "file");
 	expect("STAT", "file");
 	expect("MISSED", "absent");

@@ -84,7 +84,8 @@ static bool report_at_once(struct tracer *t, struct task *task)
 	bool reads = found.type == S_IFREG && !(call->flags & (O_PATH | O_DIRECTORY));
 	if (found.what == FOUND_OBJECT)
 		out_saw(t->out, reads ? EV_READ : EV_PROBE, found.path);
-	task->may_block = found.what == FOUND_OBJECT && found.type != S_IFREG && found.type != S_IFDIR;
+	if (found.what == FOUND_OBJECT && found.type != S_IFREG && found.type != S_IFDIR)
+		task->began = call->row; /* a FIFO: it may wait, and be interrupted */
 	return true;
 }
 

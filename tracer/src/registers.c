@@ -85,9 +85,9 @@ int restore_argument(struct task *task)
 int repeat_after_signal(struct task *task)
 {
 	struct user_regs_struct registers;
-	int failed = task->may_block ? 0 : get(task->tid, &registers);
+	int failed = get(task->tid, &registers);
 
-	if (failed || task->may_block || !was_waiting(&registers))
+	if (failed || !was_waiting(&registers) || task->began == call_find(registers.orig_rax))
 		return failed;
 	if (task->diverted) /* the handler may never come back to the call */
 		failed = restore_argument(task);

@@ -65,7 +65,7 @@ struct task {
 	bool divert;	   /* its notification is to become a stop: notify.h */
 	bool diverted;	   /* it makes its call again, for a stop, */
 	uint64_t argument; /* and this is what its sixth argument was */
-	bool may_block;	   /* an open of something that may block was let go by notification */
+	const struct call_row *began; /* an open that may wait, or that a signal has ended: no notification was taken away */
 	bool waits;    /* at its entry, for another task's call to end */
 	bool held;     /* on T's CPU: affinity.h */
 	bool let_go;   /* it was, and has not stopped since */

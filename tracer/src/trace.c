@@ -135,7 +135,7 @@ static int enter_call(struct loop *loop, struct task *task, uint64_t number, con
 	if (number < COUNTED_CALLS)
 		loop->tracer.counts.calls[number]++;
 	task->pending.row = row;
-	task->may_block = false;
+	task->began = NULL;
 	for (int i = 0; i < 6; i++)
 		task->pending.args[i] = args[i];
 	if (row->flags >= 0)
@@ -180,8 +180,10 @@ static void on_exit_stop(struct loop *loop, struct task *task)
 	if (task->pending.row == NULL || !call_info(loop, task->tid, &info) || info.op != PTRACE_SYSCALL_INFO_EXIT)
 		return;
 	int64_t result = info.exit.rval;
-	if (result <= -512 && result >= -516)
+	if (result <= -512 && result >= -516) {
+		task->began = task->pending.row;
 		result = -EINTR; /* -ERESTARTSYS … -ERESTART_RESTARTBLOCK: it will enter again, or fail so */
+	}
 	decode_leave(&loop->tracer, task, result);
 	order_end(&loop->tracer, task);
 }
