@@ -56,6 +56,39 @@ def test_programs_that_read_a_variable(home: Path, argv: list[str]) -> None:
     assert report.ran == ("a2", "a3")
 
 
+PROGRAMS = r"""cat > c.c <<'E'
+#include <stdio.h>
+#include <stdlib.h>
+int main(int n, char **v) { char b[99]; snprintf(b, 99, "%s_HOST", n > 1 ? v[1] : "XX"); puts(getenv(n > 1 ? b : "DB_HOST")); return 0; }
+E
+gcc -O2 -s -o c c.c; gcc -O2 -static -s -o static c.c; cat > e.c <<'E'
+#include <stdio.h>
+extern char **environ;
+int main(void) { for (char **p = environ; *p; p++) if (**p == 'D') puts(*p); return 0; }
+E
+gcc -O2 -o e e.c; printf '#include <stdlib.h>\nconst char *f(void) { return getenv("DB_HOST"); }' > l.c
+printf '#include <stdio.h>\nconst char *f(void);\nint main(void) { puts(f()); return 0; }\n' > m.c
+gcc -shared -fPIC -o libl.so l.c; gcc -o m m.c -L. -ll -Wl,-rpath,/workspace
+mkdir pkg z; printf 'import os\ndef f(): return os.environ["DB_HOST"]\n' > pkg/mod.py
+printf 'import sys\nsys.path.insert(0, "pkg")\nimport mod\nprint(mod.f())\n' > use.py; python3 -m compileall -q -b pkg; rm pkg/mod.py
+printf 'import os\nprint(os.environ["DB_HOST"])\n' > z/__main__.py; python3 -m zipapp -c z -o z.pyz
+printf '#!/bin/sh\necho $DB_HOST\n' > gz; chmod +x gz; gzexe gz 2> /dev/null; git init -q g; git -C g config alias.x '!echo $DB_HOST'"""
+WAYS = [
+    "./c", "./static", "./c DB", "./e", "./m", "python3 use.py", "python3 z.pyz", "./gz", "git -C g x", "echo DB_HOST | xargs printenv",
+    "find . -name c.c -exec sh -c 'echo $DB_HOST' \\;", "awk 'BEGIN { system(\"echo $DB_\" \"HOST\") }'", "read -r x < <(echo DB_HOST); printenv $x",
+    "x=$(echo REJfSE9TVAo= | base64 -d); printenv $x",
+]  # fmt: skip
+
+
+def test_compiled_and_packed_programs_that_read_a_variable(home: Path) -> None:
+    """A variable is found in a binary, in a library of it, in bytecode, in a packed program, and where its name is put together."""
+    if shutil.which("gcc") is None or shutil.which("git") is None or shutil.which("gzexe") is None:
+        pytest.skip("gcc, git and gzexe are needed")
+    history = [act("export DB_HOST=1"), *map(act, WAYS)]
+    report = repaired(home, act(PROGRAMS), history, {0: act("export DB_HOST=2")})
+    assert report.ran == tuple(f"a{number + 2}" for number in range(len(history)))
+
+
 @pytest.mark.parametrize(
     ("was", "now"), [("true", "export DB_HOST=2"), ("export DB_HOST=1", "true"), ("export DB_HOST=1", "export DB_HOST=")]
 )

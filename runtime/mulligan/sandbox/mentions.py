@@ -88,6 +88,8 @@ def mentions(file: IO[bytes], path: str, names: Names, *, of_host: bool) -> bool
     unpacked = _unpacked(file, first)
     if unpacked is not None:
         return _any_part(unpacked, path, names, known=False)
+    if first.startswith(b"#!") and b"\0" in first:
+        return True  # a script that unpacks what stands behind it, as gzexe(1) makes them
     known = of_host and _KNOWN.fullmatch(path.rpartition("/")[2]) is not None
     return _any_part(_chunks(file, first), path, names, known=known)
 

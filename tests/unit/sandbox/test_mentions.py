@@ -81,7 +81,14 @@ def test_what_is_compressed_is_unpacked(pack) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"\x28\xb5\x2f\xfd....", b"PK\x03\x04 broken", b"\x1f\x8b broken", "DB_X".encode("utf-16"), _zipped(gzip.compress(b"x"))],
+    [
+        b"\x28\xb5\x2f\xfd....",
+        b"PK\x03\x04 broken",
+        b"\x1f\x8b broken",
+        "DB_X".encode("utf-16"),
+        _zipped(gzip.compress(b"x")),
+        b"#!/bin/sh\ntail -n +3 $0 | gzip -cd > t\n\x1f\x8b\0",
+    ],
 )
 def test_what_cannot_be_unpacked_mentions_everything(data: bytes) -> None:
     """In doubt a file mentions every name."""
