@@ -11,7 +11,7 @@
  *   H P M  chmod by descriptor     O P N  chown       X P S  set an attribute, or none
  *   j P S  write behind a hole     i P  write what comes by stdin
  *   S P    lstat    L P    list     R P    read       A P    access    Y P  readlink   G P  get the attribute
- *   = P S  write, and give the file its mode back, as a patch leaves it
+ *   = P S  write, and give the file its mode back, or whatever the umask 0644, as a patch leaves it
  *   B P    stat     V P    statfs   g P    chdir
  *   ? P    do the next operation only if P exists     ! P    only if it does not
  *   W P    write to P all that was printed so far      D P   dump the tree below P
@@ -282,8 +282,7 @@ static void change(char op, const char *p, const char *q) {
 		struct stat st;
 		int there = stat(p, &st);
 		put(op, p, O_TRUNC, q, strlen(q));
-		if (there == 0)
-			check(op, chmod(p, st.st_mode & 07777));
+		check(op, chmod(p, there == 0 ? st.st_mode & 07777 : 0644));
 		break;
 	}
 	case 'p':
