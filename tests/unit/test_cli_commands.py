@@ -346,7 +346,8 @@ def test_hints_and_volatile_results_are_told_escaped(fake, monkeypatch, capsys):
     assert "hint: a2 may hang on a1's output: its command holds 'ab\\\\x1bcd' (confidence 0.61); --level 3 would" in out
     assert "2 more hints" in out
     assert (
-        r"volatile: dat:/w/\x1bx of a1 came out differently although nothing it saw had changed in what looks like uuid" in out
+        r"volatile: dat:/w/\x1bx of a1 came out differently although nothing it saw had changed; what differs looks like uuid"
+        in out
     )
     advised = [shlex.split(line.rpartition("--equivalent ")[2]) for line in out.splitlines() if "--equivalent" in line]
     assert advised == [["/w/[[]x]';date;'=@uuid"], ["/w/plain=@uuid"]]  # one word each, wherever they are pasted

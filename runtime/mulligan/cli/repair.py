@@ -262,9 +262,12 @@ def _tell_volatile(report: Report) -> None:
     from mulligan.cli.render import echo, escape  # noqa: PLC0415 - not needed for --help
 
     for one in report.volatile[:HINTS_SHOWN]:
-        looks = f" in what looks like {' or '.join(one.looks)}" if one.looks else ""
-        how = "came out differently although nothing it saw had changed" if one.same_input else "differs only"
-        echo(f"volatile: {escape(one.key)} of {one.action} {how}{looks}{_advice(one)}")
+        looks = " or ".join(one.looks)
+        how = f"differs only in what looks like {looks}"
+        if one.same_input:
+            how = "came out differently although nothing it saw had changed"
+            how += f"; what differs looks like {looks}" if looks else ""
+        echo(f"volatile: {escape(one.key)} of {one.action} {how}{_advice(one)}")
     if len(report.volatile) > HINTS_SHOWN:
         echo(f"{len(report.volatile) - HINTS_SHOWN} more that are volatile; --json has them all")
 
