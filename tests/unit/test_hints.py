@@ -87,6 +87,7 @@ def test_a_plan_mentions_hints_and_level_3_follows_them(story):
     plan = story.plan(Replace("a1", "other"))
     assert [s.kind for s in plan.steps] == ["must_rerun", "keep", "keep"]
     assert [(hint.source, hint.target) for hint in plan.hints] == [("a1", "a2")]
+    assert f"hint: a2 may hang on a1's output by '{HOST}' (confidence 0." in str(plan)
     plan = story.plan(Replace("a1", "other"), policy=Policy(3))
     assert [s.kind for s in plan.steps] == ["must_rerun", "must_rerun", "keep"]
     reason = plan.steps[1].because[0]

@@ -37,6 +37,7 @@ def test_what_a_level_runs_again(story, level, steps):
     plan = story.plan(Replace("a1", "other"), policy=Policy(level))
     assert kinds(plan) == steps
     assert plan.policy.sound is (level > 0)
+    assert ("UNSOUND" in str(plan)) is (level == 0)
 
 
 def test_level_0_says_over_what_it_keeps(story):

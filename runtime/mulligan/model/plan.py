@@ -81,6 +81,11 @@ class Plan:
             why = "; ".join(_say(r) for r in step.because[:3])
             more = f" (+{len(step.because) - 3} more)" if len(step.because) > 3 else ""  # noqa: PLR2004
             rows.append(f"{step.action:<6} {step.kind:<10} {why}{more}".rstrip())
+        rows += [
+            f"hint: {h.target} may hang on {h.source}'s output by {h.token!a} (confidence {h.confidence:.2f})"
+            for h in self.hints
+        ]
+        rows += [] if self.policy.sound else ["level 0 is UNSOUND: the state need not be what the corrected history gives"]
         return "\n".join(rows)
 
 
