@@ -305,9 +305,9 @@ class Session:
 
     def plan(self, *changes: Change, policy: Policy = DEFAULT_POLICY) -> Plan:
         """What a repair by these changes would do, per action, with reasons. Touches nothing. `apply` follows its policy."""
-        row, index = self._row(), self._store.journal.index
+        row, journal = self._row(), self._store.journal
         past, asserted = self._past(row.head), [placed(change) for change in changes]
-        check_reach(asserted, past.given_up, past.records)
+        check_reach(asserted, {action for _, action in journal.states(past.since)} if past.since else (), past.records)
         options: dict[str, Any] = {
             "first_launch": past.launch,
             "same_bytes": self._layers.same_bytes,
@@ -321,8 +321,8 @@ class Session:
         }
         plan = None
         if len(past.records) >= LONG and may_be_sparse(policy):
-            index.extend()
-            plan = build_sparse_plan(past.records, ChainIndex(past.records, index), past.bottom, asserted, **options)
+            journal.index.extend()
+            plan = build_sparse_plan(past.records, ChainIndex(past.records, journal.index), past.bottom, asserted, **options)
         return plan or build_plan(past.records, past.bottom, asserted, **options)
 
     def apply(

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks [--quick] [NAMES...]`: one table, machine and versions on top. NAMES: b1 b2 b3 b5 b6 b7 b8 jobs, or part of a program's name.
+"""`python -m tests.benchmarks [--quick] [NAMES...]`: one table, machine and versions on top. NAMES: b1 b2 b3 b4 b5 b6 b7 b8 jobs, or part of a program's name.
 
 With `--profile` instead: where the time goes that tracing adds, for the programs of B2 (costs.py).
 """
@@ -15,7 +15,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from tests.benchmarks import b1_action, b2_tracing, b3_depth, b5_repair, b6_ingest, b7_sessions, costs, jobs
+from tests.benchmarks import b1_action, b2_tracing, b3_depth, b4_plan, b5_repair, b6_ingest, b7_sessions, costs, jobs
 from tests.benchmarks.arena import Arena
 from tests.benchmarks.measure import Table
 from tests.benchmarks.works import STORM, WORKS, make_project
@@ -45,7 +45,7 @@ def version(program: str, option: str = "--version") -> str:
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", help="b1 b2 b3 b5 b6 b7 b8 jobs, or part of a program's name; all when left out")
+    parser.add_argument("names", nargs="*", help="b1 b2 b3 b4 b5 b6 b7 b8 jobs, or part of a program's name; all when left out")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, no reprozip: under a minute")
     parser.add_argument("--seconds", type=float, default=None, help="per program, in place of the default")
     parser.add_argument("--reprozip", type=Path, default=None, metavar="FOLDER", help="the bin folder of a venv that has it")
@@ -74,7 +74,7 @@ def main() -> None:
     """Print the table."""
     options = arguments()
     names = [name.lower() for name in options.names]
-    wanted = {name for name in ("b1", "b2", "b3", "b5", "b6", "b7", "b8", "jobs") if not names or name in names}
+    wanted = {name for name in ("b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "jobs") if not names or name in names}
     works = [work for work in WORKS if "b2" in wanted or any(name in work.name.lower() for name in names)]
     each = options.seconds or (2.0 if options.quick else 12.0)
     table = Table()
@@ -101,6 +101,8 @@ def main() -> None:
             arena.close()
         if "b3" in wanted:
             b3_depth.measure(folder / "b3", table, each, quick=options.quick)
+        if "b4" in wanted:
+            b4_plan.measure(folder / "b4", table, each, quick=options.quick)
         if "b5" in wanted:
             b5_repair.measure(folder / "b5", table, 1 if options.quick else 3)
         if "b7" in wanted:

@@ -41,7 +41,7 @@ class MemorySegments:
             one = self.by_number.get(first + at)
             if one is not None:
                 names[at], launches[at], handoffs[at] = one.name, one.launch, one.handoff
-                found += [pages.packed(path, at, bits) for path, bits in one.postings.items()]
+                found += pages.packed(one.postings, at)
         found.sort()
         segment = Segment(number, first, size, len(found))
         made = list(pages.encode(found, segment.bits, range(1 << segment.bits)))

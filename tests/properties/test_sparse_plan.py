@@ -186,11 +186,13 @@ class Maker:
 
 def reads_variable(record, name, recorded):
     """Half of the actions read a variable, by the versions of the files that they read."""
-    seen = [node.provider for path in sorted(record.footprint.saw) if (node := recorded.get(path)) is not None]
+    nodes = [recorded.get(path) for path in sorted(record.footprint.saw)]
+    seen = [node.provider for node in nodes if node is not None and node.kind == "file"]
     return zlib.crc32(f"{name}{seen}".encode()) % 2 == 0
 
 
-@pytest.mark.parametrize("seed", range(max(1, EXAMPLES // 25)))
+# 21 and 34: actions that were launched with something else than the one before them handed on, beside what differs.
+@pytest.mark.parametrize("seed", sorted({21, 34, *range(EXAMPLES // 40)}))
 def test_the_sparse_plan_of_a_long_history_is_the_plan(seed):
     """Incomplete and declaring actions, launch contexts that differ, patches, groups, opaque and removed folders, earlier repairs."""
     maker = Maker(seed)

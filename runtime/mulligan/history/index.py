@@ -98,7 +98,7 @@ class Index:
         for one in facts:
             at = one.record - first
             names[at], launches[at], handoffs[at] = one.name, one.launch, one.handoff
-            found += [pages.packed(path, at, bits) for path, bits in one.postings.items()]
+            found += pages.packed(one.postings, at)
         found.sort()
         bits = pages.bucket_bits(len(found))
         made = list(pages.encode(found, bits, range(1 << bits)))

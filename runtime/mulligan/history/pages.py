@@ -19,7 +19,7 @@ from mulligan.errors import StoreError
 from mulligan.model.ids import raw_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 VERSION: Final = 1
 SUM_BITS: Final = 32
@@ -48,9 +48,15 @@ def checksum(path: str) -> int:
     return zlib.crc32(raw_path(path))
 
 
-def packed(path: str, record: int, bits: int) -> int:
-    """One posting as a number, such that numbers sort by path and then by record."""
-    return checksum(path) << _SUM_SHIFT | record << _RECORD_SHIFT | bits
+def packed(postings: Mapping[str, int], record: int) -> list[int]:
+    """A record's postings as numbers, such that numbers sort by path and then by record."""
+    if not postings:
+        return []
+    raw = raw_path("\0".join(postings)).split(b"\0")  # one call for all: no path holds a NUL
+    high = record << _RECORD_SHIFT
+    return [
+        path_sum << _SUM_SHIFT | high | bits for path_sum, bits in zip(map(zlib.crc32, raw), postings.values(), strict=True)
+    ]
 
 
 def bucket_bits(count: int) -> int:

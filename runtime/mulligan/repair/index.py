@@ -66,6 +66,7 @@ class ChainIndex:
         self._ids = history.record_ids
         self._pages: dict[tuple[int, int], Hits] = {}
         self._found: dict[tuple[int, int, int], Sequence[int]] = {}
+        self._nothing: dict[tuple[str, int], int] = {}  # path and bits -> before this place there is nothing
         self._tail: dict[int, Hits] = {}
         self._tail_facts: dict[int, Facts] = {}
         self._refresh()
@@ -89,25 +90,29 @@ class ChainIndex:
             position = stretch.end
         return None
 
-    def before(self, path: str, bits: int, position: int) -> Iterator[int]:
-        """The places before `position` whose records are found under the path by any of these bits, the latest first."""
+    def before(self, path: str, bits: int, position: int, least: int = 0) -> Iterator[int]:
+        """The places in [least, position) whose records are found under the path by any of these bits, the latest first."""
         path_sum = checksum(path)
-        while position > 0:
+        while position > least:
             stretch = self._stretch(position - 1)
             numbers = self._numbers(stretch.segment, path_sum, bits)
             if numbers is None:
                 continue
             if numbers:
-                start, end = stretch.start, min(stretch.end, position)
-                least, most = bisect_left(numbers, self._ids[start]), bisect_right(numbers, self._ids[end - 1])
-                for at in range(most - 1, least - 1, -1):
+                start, end = max(stretch.start, least), min(stretch.end, position)
+                low, high = bisect_left(numbers, self._ids[start]), bisect_right(numbers, self._ids[end - 1])
+                for at in range(high - 1, low - 1, -1):
                     if (place := self._place(numbers[at], start, end)) is not None:
                         yield place
             position = stretch.start
 
     def last(self, path: str, bits: int, position: int) -> int:
         """The last place before `position` that `before` gives, or -1."""
-        return next(self.before(path, bits, position), -1)
+        empty = self._nothing.get((path, bits), 0)
+        place = next(self.before(path, bits, position, min(empty, position)), -1)
+        if place < 0:
+            self._nothing[path, bits] = max(empty, position)
+        return place
 
     def names(self) -> list[ActionId]:
         """What each action of the history is called."""

@@ -163,7 +163,7 @@ class Forecast:
             self._begun = True
             self._patch(slot)
             return None
-        if self._origins is not None and self.launch_may_differ:
+        if self._origins is not None and (self.launch_may_differ or slot.record.launch != self._walk.launch):
             self._recall_seen(self._origins, slot.record)
         step = self._judged(self._walk.verdict(slot), slot.record)
         if step.kind != "keep":

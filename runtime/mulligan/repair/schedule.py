@@ -15,7 +15,7 @@ from mulligan.model.keys import DAT, parse_key
 from mulligan.model.own import is_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from mulligan.model.change import Change
     from mulligan.model.record import Record
@@ -66,18 +66,17 @@ def too_old(name: str, oldest: str | None) -> GivenUpError:
     )
 
 
-def check_reach(changes: Iterable[Change], given_up: Sequence[Record], history: Sequence[Record]) -> None:
+def check_reach(changes: Iterable[Change], given_up: Collection[ActionId], history: Sequence[Record]) -> None:
     """Raise GivenUpError for a change that begins at an action whose layer was given up, or before the first one left."""
-    old = {record.id for record in given_up}
     oldest = history[0].id if history else None
     for change in changes:
         if not isinstance(change, Patch):
-            if change.id in old:
+            if change.id in given_up:
                 raise too_old(change.id, oldest)
         elif change.at is None:
             if given_up and _last_writer(history, patch_path(change), range(len(history) - 1, -1, -1)) < 0:
                 raise too_old(f"what set {patch_path(change)!r}", oldest)
-        elif change.at in old:
+        elif change.at in given_up:
             raise too_old(change.at, oldest)
 
 
