@@ -163,6 +163,9 @@ class Replay:
     def _walk_along(self, *, keep_going: bool, progress: Progress | None) -> bool | None:
         total = len(self._walk.slots)
         for number, slot in enumerate(self._walk, 1):
+            if self._walk.rest_is_kept(slot):
+                self._keep_rest(number, progress)
+                break
             step = self._walk.verdict(slot)
             if self._walk.torn:
                 return None
@@ -173,6 +176,16 @@ class Replay:
             if self._tally.failures and not keep_going:
                 return False
         return True
+
+    def _keep_rest(self, number: int, progress: Progress | None) -> None:
+        """Nothing differs from here on, and nothing more is asserted: all slots from this number on stand as they are."""
+        total = len(self._walk.slots)
+        for at, slot in enumerate(self._walk.slots[number - 1 :], number):
+            assert slot.record is not None, slot
+            if progress is not None:
+                progress(slot.record.id, "keep", at, total)
+            self._note(Step(slot.record.id, "keep"), self._tally.kept)
+            self._append(slot.record)
 
     def _carry_out(self, slot: Slot, step: Step) -> None:
         if step.kind == "keep":
