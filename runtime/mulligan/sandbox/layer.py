@@ -284,8 +284,9 @@ class OpenLayer:
         What counts as equal to the recorded version takes its time, like what is equal: whoever noted that version by its time
         (make, git's index) is kept, and would not know it again otherwise.
         """
+        during = range(run.outcome.started_ns, run.outcome.ended_ns + 1)
         with self._let_owner_in(run.entries):
-            entries = drop_phantoms(self.upper, run.events, self._state_only(run.entries), stack)
+            entries = drop_phantoms(self.upper, run.events, self._state_only(run.entries), stack, during)
             manifest = fold_manifest(run.events, entries)
             if replay_of is not None:
                 manifest = self._into_slot(manifest, run.outcome, replay_of, equality)

@@ -24,10 +24,14 @@ if TYPE_CHECKING:
     from mulligan.sandbox.stack import Seen, Stack
 
 
-def drop_phantoms(upper: Path, events: Sequence[Event], entries: Sequence[RawEntry], stack: Stack) -> list[RawEntry]:
+def drop_phantoms(
+    upper: Path, events: Sequence[Event], entries: Sequence[RawEntry], stack: Stack, during: range | None = None
+) -> list[RawEntry]:
     """Remove the files that were opened for writing and not written, with the parents copied up only for them.
 
-    Gives the entries that stay. What was written anew with equal bytes has a new mtime, is meant, and stays.
+    Gives the entries that stay. What was written anew with equal bytes has a new mtime, is meant, and stays. A file with a
+    time of `during`, the nanoseconds of the run, was written in it, which saves a look at the stack: a phantom has the time of
+    the file below. (Where somebody dated that one into the future, the copy stays, and with it the read that it stands for.)
     """
     by_path = {entry.path: entry for entry in entries}
     suspects = [
@@ -35,7 +39,8 @@ def drop_phantoms(upper: Path, events: Sequence[Event], entries: Sequence[RawEnt
         for path, found in own_writes(events).items()
         if found.written and not found.truncated and not found.moved and not found.meta and found.origin == path
     ]
-    phantoms = [path for path in suspects if path in by_path and _is_phantom(upper, by_path[path], stack)]
+    old = [by_path[path] for path in suspects if path in by_path and not (during and by_path[path].mtime_ns in during)]
+    phantoms = [entry.path for entry in old if _is_phantom(upper, entry, stack)]
     if not phantoms:
         return list(entries)
     gone = set(phantoms)
