@@ -126,7 +126,7 @@ static int prepare(struct spec *spec, const struct ids *ids, int *channel, int *
         if (!failed && spec->handoff)
                 failed = preload_prepare(spec, failure);
         if (!failed && !spec->untraced) {
-                failed = filter_install(!spec->stops_only, listener);
+                failed = filter_install(!spec->stops_only && answer.listener >= 0, listener);
                 if (failed)
                         fail(failure, "seccomp", -failed, "installing the filter: %s", strerror(-failed));
         }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -111,6 +112,15 @@ static int open_root(pid_t guest, struct failure *failure)
         return root;
 }
 
+/* Containers may refuse pidfd_getfd(2): then G has to do without a listener. Tried with what every guest has. */
+static bool can_take_from(pid_t guest)
+{
+        cleanup_fd int process = (int)syscall(SYS_pidfd_open, guest, 0);
+        cleanup_fd int taken = process < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, process, STDIN_FILENO, 0);
+
+        return taken >= 0;
+}
+
 /* G's listener, for T alone: G closes its own when it goes on. */
 static int take_listener(const struct message *ready, struct launched *out, struct failure *failure)
 {
@@ -132,7 +142,7 @@ static int bring_up(const struct spec *spec, const struct ids *ids, int channel,
         if (!failed)
                 failed = ids_write_maps(ids, out->guest_pid, failure);
         if (!failed) {
-                failed = message_send(channel, MESSAGE_MAPPED, NULL);
+                failed = message_send_listener(channel, MESSAGE_MAPPED, can_take_from(out->guest_pid) ? 0 : -1);
                 if (failed)
                         fail(failure, "launch", -failed, "the guest died: %s", strerror(-failed));
         }

@@ -21,6 +21,13 @@ int message_send(int fd, enum message_kind kind, const struct failure *failure)
         return 0;
 }
 
+int message_send_listener(int fd, enum message_kind kind, int listener)
+{
+        struct message message = {.kind = (int)kind, .listener = listener};
+
+        return RETRY(send(fd, &message, offsetof(struct message, failure), MSG_NOSIGNAL)) < 0 ? -errno : 0;
+}
+
 int message_receive(int fd, struct message *message, int *pid)
 {
         union {

@@ -13,12 +13,15 @@ enum message_kind {
 
 struct message {
         int kind;
-        int listener; /* MESSAGE_READY: G's descriptor for notifications, or -1 */
+        int listener; /* MESSAGE_READY: G's descriptor for notifications, or -1; MESSAGE_MAPPED: -1, T could not take it */
         struct failure failure;
 };
 
 /* Sends one message, without payload except for MESSAGE_FAILED. 0 or -errno. */
 int message_send(int fd, enum message_kind kind, const struct failure *failure);
+
+/* The same for the two that speak of a listener. */
+int message_send_listener(int fd, enum message_kind kind, int listener);
 
 /* Receives one message; *pid (if wanted) is the sender's as seen from here. 0 or -errno; -ECONNRESET at the end. */
 int message_receive(int fd, struct message *message, int *pid);

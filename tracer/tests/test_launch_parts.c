@@ -51,6 +51,9 @@ static void messages_tell_who_sent_them(void)
         CHECK(!message_receive(ends[0], &message, &sender));
         CHECK(message.kind == MESSAGE_BORN && sender == getpid());
         CHECK(fail(&failure, "mount", ENOENT, "no %s", "/x") == -ENOENT);
+        CHECK(!message_send_listener(ends[1], MESSAGE_MAPPED, -1));
+        CHECK(!message_receive(ends[0], &message, NULL));
+        CHECK(message.kind == MESSAGE_MAPPED && message.listener == -1);
         CHECK(!message_send(ends[1], MESSAGE_FAILED, &failure));
         CHECK(!message_receive(ends[0], &message, NULL));
         CHECK(message.kind == MESSAGE_FAILED && message.failure.error == ENOENT);
