@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from twins import tree_of
 
 from mulligan import Drop, GivenUpError, Patch, Replace, Session
+from mulligan.cli import main as cli
 from mulligan.history.store import Store
 from mulligan.upkeep import GcReport, gc, remove, sessions
 
@@ -173,3 +175,42 @@ def test_killed_before_its_transaction_a_budget_has_changed_nothing(job: Session
     assert report.layers == 1
     assert not [one for one in (job.home / "layers").iterdir() if one.name.startswith("floor-")]
     assert job.repair(Drop("a1")).applied
+
+
+def test_branches_merge_above_the_floor_and_not_across_it(job: Session) -> None:
+    """What two branches did since the floor goes together as ever; what parted below it is refused."""
+    with job.branch("early", at="a2") as early, job.branch("late") as late:
+        early.run("echo early > early", check=True)
+        late.run("echo late > late", check=True)
+        gc(job.home, budget=less(job.home, 4.5), session="job")
+        job.run("echo ours > ours", check=True)
+        with pytest.raises(GivenUpError, match="can't rebuild the state at which they parted"):
+            job.merge("early")
+        assert job.merge("late").applied
+    assert (job.files.read("ours"), job.files.read("late")) == ("ours\n", "late\n")
+    assert len(job.log()) == COUNT + 2
+
+
+def test_the_command_line_tells_the_oldest_repairable_point(job: Session, capsys: pytest.CaptureFixture[str]) -> None:
+    """`gc --budget`, `log` and `ps` name it, and what is older ends with its own exit code."""
+    environ = {"MULLIGAN_HOME": str(job.home), "MULLIGAN_SESSION": "job"}
+    budget = str(less(job.home, 4.5))
+    assert cli.main(["gc", "--budget", budget, "--dry-run"], environ) == 0
+    assert "would go for the budget" in capsys.readouterr().out
+    assert job.oldest_repairable == "a1"
+    assert cli.main(["gc", "--budget", budget], environ) == 0
+    oldest = job.oldest_repairable
+    assert oldest is not None
+    assert f"job: the oldest action that can be repaired is {oldest}" in capsys.readouterr().out
+    assert cli.main(["log"], environ) == 0
+    assert f"can't be repaired or gone back to any more; the oldest action that can be is {oldest}" in capsys.readouterr().out
+    assert cli.main(["log", "--json"], environ) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["repairable"] for row in rows] == [int(row["action"][1:]) >= int(oldest[1:]) for row in rows]
+    assert cli.main(["ps"], environ) == 0
+    assert oldest in capsys.readouterr().out
+    assert cli.main(["repair", "--drop", "a1", "--yes"], environ) == 105
+    assert f"the oldest action that can be is {oldest}" in capsys.readouterr().err
+    assert cli.main(["rollback", "a1"], environ) == 105
+    assert cli.main(["gc", "--budget", "lots"], environ) == 100
+    assert cli.main(["gc", "-s", "job"], environ) == 100
