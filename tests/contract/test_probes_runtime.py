@@ -335,7 +335,7 @@ def test_27_the_130th_action_is_as_the_first_and_the_last_possible_one_is_said(
     assert last.footprint.complete
     monkeypatch.setattr(native, "MAX_LOWERS", len(session._stack_at(session.head).lower_dirs()))
     session.run("echo one more > m")
-    with pytest.raises(HostError, match=r"layers.*commit the result"):
+    with pytest.raises(HostError, match=r"folders.*free some space"):
         session.run("echo too many")
     assert session.files.read("/workspace/m") == "one more\n"
     session.rollback("a20")
