@@ -12,6 +12,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -22,16 +23,20 @@ from hypothesis import settings
 
 from mulligan.model.events import Incomplete, Killed
 from mulligan.model.fold import check_writes
+from mulligan.model.layer import Layer
+from mulligan.runner import Runner
 from mulligan.sandbox.hosts import HostFeatures
 from mulligan.sandbox.layer import OpenLayer
 from mulligan.sandbox.native import NativeSandbox
 from mulligan.sandbox.removal import settle
 from mulligan.sandbox.trees import remove_tree
 
+sys.path.insert(0, str(Path(__file__).parent))
+from merged import Comparing, Helper
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mulligan.model.layer import Layer
     from mulligan.sandbox.layer import Ran
 
 GUESTS = Path(__file__).parent / "guests"
@@ -262,3 +267,56 @@ def writes_are_true(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(OpenLayer, "seal", checked)
     yield
     assert not wrong, wrong
+
+
+# -------------------------------------------------------------------------------------------------- manifests are true
+
+
+@pytest.fixture(scope="session")
+def merged_view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Helper | None]:
+    """A process that mounts overlays for looking at; None without privilege."""
+    if os.geteuid() != 0:
+        yield None
+        return
+    helper = Helper(str(tmp_path_factory.mktemp("merged")))
+    yield helper
+    helper.end()
+
+
+@pytest.fixture(autouse=True)
+def manifests_are_true(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, merged_view: Helper | None
+) -> Iterator[None]:
+    """After every action of every test, and after every layer made by hand or made again, the manifests tell what is there."""
+    if not _RUNS_SANDBOXES & set(request.fixturenames):
+        yield
+        return
+    comparing = Comparing(merged_view)
+    execute, rematerialise, patch = Runner.execute, Runner.rematerialise, Runner.patch
+    init = Layer.__init__
+
+    def made(layer: Layer, *args: Any, **kwargs: Any) -> None:
+        init(layer, *args, **kwargs)
+        comparing.learn(layer)
+
+    def executed(runner: Runner, action: Any, launch: Any, below: Any, *args: Any, **kwargs: Any) -> Any:
+        record = execute(runner, action, launch, below, *args, **kwargs)
+        comparing.check(runner.stack(below), record.layer)
+        return record
+
+    def made_again(runner: Runner, layer: Layer, below: Any, under: Any) -> Layer:
+        done = rematerialise(runner, layer, below, under)
+        comparing.check(runner.stack(under), done)
+        return done
+
+    def patched(runner: Runner, path: str, value: bytes, under: Any, mtime_ns: int) -> Layer:
+        done = patch(runner, path, value, under, mtime_ns)
+        comparing.check(runner.stack(under), done)
+        return done
+
+    monkeypatch.setattr(Layer, "__init__", made)
+    monkeypatch.setattr(Runner, "execute", executed)
+    monkeypatch.setattr(Runner, "rematerialise", made_again)
+    monkeypatch.setattr(Runner, "patch", patched)
+    yield
+    assert not comparing.wrong, comparing.wrong[:5]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import shutil
 import signal
 import sqlite3
 import stat
@@ -132,12 +131,31 @@ class Steps:
         sqlite3.connect = lambda *args, **kwargs: connect(*args, factory=Connection, **kwargs)
 
 
+def _children() -> set[int]:
+    """The children of this process."""
+    found: set[int] = set()
+    for thread in os.listdir("/proc/self/task"):
+        with suppress(FileNotFoundError):
+            found.update(map(int, Path(f"/proc/self/task/{thread}/children").read_text(encoding="ascii").split()))
+    return found
+
+
+def _ended(child: int, others: set[int]) -> int:
+    """Wait for the child, and for all that it left and that fell to us. Gives how the child ended."""
+    _, how = os.waitpid(child, 0)
+    while left := _children() - others:
+        with suppress(ChildProcessError):
+            os.waitpid(min(left), 0)
+    return how
+
+
 def end_at(at: int, work: Callable[[], object], notes: Path) -> list[str] | None:
     """Do the work in a child that is killed before its step `at`; None when it was, else the steps it made.
 
     Returns when everything that the child started has ended too: its orphans fall to this process (see conftest).
     """
     notes.unlink(missing_ok=True)
+    others = _children()
     child = os.fork()
     if child == 0:
         status = 3
@@ -154,12 +172,7 @@ def end_at(at: int, work: Callable[[], object], notes: Path) -> list[str] | None
             notes.write_text(traceback.format_exc())
         finally:
             os._exit(status)
-    how = None
-    with suppress(ChildProcessError):
-        while True:
-            pid, ended = os.waitpid(-1, 0)
-            how = ended if pid == child else how
-    assert how is not None
+    how = _ended(child, others)
     if os.WIFSIGNALED(how):
         assert os.WTERMSIG(how) == signal.SIGKILL
         return None
@@ -173,6 +186,7 @@ def end_at_call(call: str, number: int, work: Callable[[], object]) -> bool:
     strace sees the main thread alone, where SQLite's writes and the sealing of layers are done.
     """
     waiting, go = os.pipe()
+    others = _children()
     child = os.fork()
     if child == 0:
         try:
@@ -190,11 +204,7 @@ def end_at_call(call: str, number: int, work: Callable[[], object]) -> bool:
         os.close(go)
         _, said = strace.communicate()
         assert tracer == str(strace.pid), said
-    how = None
-    with suppress(ChildProcessError):
-        while True:
-            pid, ended = os.waitpid(-1, 0)
-            how = ended if pid == child else how
+    how = _ended(child, others)
     return os.WIFSIGNALED(how)
 
 
@@ -206,6 +216,15 @@ def chosen(names: Sequence[str], killed: set[str], cases: int = CASES) -> list[i
 
 
 # -------------------------------------------------------------------------------------------------- stores
+
+
+def clear(folder: Path) -> None:
+    """Remove a folder, whatever modes are in it."""
+    above = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        trees.remove_tree(above, folder.name)
+    finally:
+        os.close(above)
 
 
 def copy_store(home: Path, to: Path, *, whole: bool = False) -> None:
@@ -327,8 +346,7 @@ class Crashes:
 
     def _fresh(self) -> Path:
         home = self._place / "case"
-        if home.exists():
-            shutil.rmtree(home)
+        clear(home)
         if self._home.exists():
             copy_store(self._home, home, whole=self._whole_copy)
         self._prepare()
@@ -349,7 +367,7 @@ class Crashes:
             except BaseException as error:
                 error.add_note(where)
                 raise
-            shutil.rmtree(home, ignore_errors=True)
+            clear(home)
         return killed
 
     def check_calls(self, calls: Mapping[str, int]) -> int:

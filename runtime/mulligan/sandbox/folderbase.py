@@ -39,13 +39,13 @@ def build_folder_base(store: LayerStore, folder: str, environ: Mapping[str, str]
         ids = store.ids
         base = Base("folder", LayerId(""), (), {}, _home(ids.uid), shell, ids, os.path.realpath(folder))
         with store.begin() as layer, LayerWriter(layer) as writer, space_for(f"copy the base {shown(folder)}"):
-            layer.dress_root(Entry("dir", 0o755, mtime_ns=os.fstat(top).st_mtime_ns))
             copier = TreeCopier(writer, top, folder, base, skip=store.root.parent)
             copier.keep_owners = not ids.rootless
             copier.left_out = UNSTATEFUL
             copier.copy("/", merged=True)
             for path in (*_MUST_BE_FOLDERS, base.home):
                 _ensure(writer, path, 0o1777 if path == "/tmp" else 0o755, base)  # noqa: S108
+            writer.root(0o755, os.fstat(top).st_mtime_ns)
             made = layer.seal_manifest(writer.finish())
     finally:
         os.close(top)

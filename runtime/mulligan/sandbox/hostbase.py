@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from mulligan.sandbox.layer import LayerStore
 
-_SKELETON_VERSION: Final = 1
+_SKELETON_VERSION: Final = 2
 _EPOCH_NS: Final = 1_700_000_000 * 10**9  # the time of what is made, not copied: the same in every skeleton
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PASSED_ON: Final = ("LANG", "LANGUAGE", "TERM", "TZ")
@@ -258,8 +258,8 @@ def _skeleton(store: LayerStore, items: dict[str, _Item]) -> Layer:
             with LayerWriter(opened) as writer:
                 for path, item in items.items():
                     _make(writer, path, item)
+                writer.root(0o755, _EPOCH_NS)
                 manifest = writer.finish()
-            opened.dress_root(Entry("dir", 0o755, mtime_ns=_EPOCH_NS))
             found = opened.seal_shared(layer, manifest)
     return found
 

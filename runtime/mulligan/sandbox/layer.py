@@ -230,6 +230,7 @@ class OpenLayer:
         self._name = _OPEN + layer
         self._lock = -1
         self._sealed = False
+        self.root_mtime_ns: int | None = None  # of "/", which making something in it changes
 
     @property
     def folder(self) -> Path:
@@ -275,6 +276,7 @@ class OpenLayer:
         for name, value in entry.xattrs:
             os.setxattr(self.upper, name, value)
         os.utime(self.upper, ns=(entry.mtime_ns, entry.mtime_ns))
+        self.root_mtime_ns = entry.mtime_ns
 
     # ---------------------------------------------------------------------------------------------- sealing
 

@@ -59,6 +59,12 @@ class LayerWriter:
         os.mkdir(name, 0o700, dir_fd=fd)
         self.entries[path] = entry
 
+    def root(self, mode: int, mtime_ns: int) -> None:
+        """Tell what "/" is, for a layer at the very bottom: nothing below says it."""
+        ids = self.layer.store.ids
+        uid, gid = (ids.uid, ids.gid) if ids.rootless else (0, 0)
+        self.entries["/"] = Entry("dir", mode, uid, gid, mtime_ns=mtime_ns)
+
     def file(self, path: str, entry: Entry, content: bytes | int) -> None:
         """Make a file from bytes, or by copying an open file."""
         fd, name = self._at(path)
@@ -109,6 +115,9 @@ class LayerWriter:
         folders = [path for path, entry in self.entries.items() if entry.kind == "dir"]
         for path in sorted(folders, key=lambda one: one.count("/"), reverse=True):
             self._dress(path, self.entries[path])
+        root = self.layer.root_mtime_ns
+        if "/" not in self.entries and root is not None:
+            os.utime(".", ns=(root, root), dir_fd=self._top)
         return Manifest(self.entries, frozenset(self.removed))
 
     def _dress(self, path: str, entry: Entry) -> None:
