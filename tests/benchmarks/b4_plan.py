@@ -219,11 +219,14 @@ def _measure(history: History, table: Table, budget_s: float, *, peer: bool) -> 
         times = interleave(ways, budget_s, least=2)
     for name, taken in times.items():
         table.times(name, taken)
+    start = time.process_time()
     history.cold()
+    used = time.process_time() - start
     table.note(f"  made in {history.seconds:.0f} s; {history.read} records read; the plan names {history.reached} actions")
     if peer:
         reach, more = closure(records, history.change.id), times[PEER].median / times[COLD].median
         table.note(f"  networkx names {reach} actions, and takes {more:.1f} times as long")
     if count in BARS_S:
         table.ratio("seconds from an unopened store", times[COLD].median, BARS_S[count])
+        table.ratio("seconds of CPU time of the same, whatever else runs", used, BARS_S[count])
         table.ratio("bytes held at most, per action", history.peak() / count, BAR_BYTES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import zlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,6 +22,8 @@ from mulligan.model.ids import ActionId, LayerId, RecordId
 from mulligan.model.layer import Entry, Layer, Manifest
 from mulligan.model.policy import Policy
 from mulligan.model.record import Record
+from mulligan.model.tree import Tree
+from mulligan.repair.origins import Origins
 from mulligan.repair.planner import build_plan
 from mulligan.repair.sparse import build_sparse_plan
 
@@ -209,3 +212,35 @@ def test_the_sparse_plan_of_a_long_history_is_the_plan(seed):
         )  # fmt: skip
         assert str(whole) == str(sparse), changes
         assert whole == sparse
+
+
+@pytest.mark.parametrize("seed", range(max(2, EXAMPLES // 20)))
+def test_a_state_by_its_origins_is_the_state(seed):
+    """What stands at any path at any place of a history, and below it, is what laying every layer over the bottom gives."""
+    maker = Maker(seed)
+    maker.odd = True
+    for _ in range(60):
+        maker.add()
+    history, index = indexed(maker.records, size=8, covered=0.8)
+    bottom = Tree()
+    bottom.apply(BOTTOM.manifest, BOTTOM.id)
+    origins = Origins(history, index, bottom)
+    whole = bottom.copy()
+    for place, record in enumerate(maker.records):
+        paths, roots = set(maker.random.sample(FILES, 4)), set(maker.random.sample(FOLDERS, 1))
+        known, right = origins.at(place, paths, roots)
+        assert paths | roots <= right
+        for path in right:
+            node = whole.get(path)
+            assert _same_node(known.get(path), node), (place, path)
+            assert node is None or node.group is None or node.group.names <= right, (place, path)
+        for root in roots:
+            assert [path for path, _ in known.walk(root)] == [path for path, _ in whole.walk(root)], (place, root)
+        whole.apply(record.layer.manifest, record.layer.id)
+
+
+def _same_node(a, b):
+    """Equal in all that keys tell. Who a folder is provided by is in none."""
+    if a is None or b is None or a.kind != "dir":
+        return a == b
+    return replace(a, provider=b.provider, size=b.size) == b
