@@ -47,6 +47,7 @@ _STEP: Final = 8
 _MOST_STEPS: Final = 16  # by then everything is light
 _SYNCED: Final = 16 << 20  # weight from which a composite is worth a sync
 _SOURCES: Final = 128  # folders held open while folding
+_MARK, _MOST_MARKS, _MOST_DIVISIONS = 128, 100, 10_000
 _FOREVER: Final = "forever"
 FLOOR: Final = "floor-"  # a composite that is no cache: it stands for layers that were given up
 STEP: Final = "step-"  # on the way to one
@@ -67,6 +68,7 @@ class Composites:
         self._store = store
         self._root = str(store.root)
         self._known: tuple[tuple[LayerId, ...], Skyline] = ((), Skyline())
+        self._marks: list[tuple[tuple[LayerId, ...], Skyline]] = []  # beginnings of sequences asked for, for rollbacks
         self._about: dict[LayerId, About] = {}
         self._weights: dict[LayerId, int] = {}
         self._divisions: dict[tuple[LayerId, int], list[Block]] = {}
@@ -75,16 +77,27 @@ class Composites:
         self._boot = ""
 
     def skyline(self, layers: tuple[LayerId, ...]) -> Skyline:
-        """The blocks of a sequence of layers. The last one asked for is kept, since most sequences continue it."""
-        before, skyline = self._known
-        if layers[: len(before)] != before:
-            before, skyline = (), Skyline()
-            self._divisions.clear()
-        more = layers[len(before) :]
-        if more:
+        """The blocks of a sequence of layers.
+
+        Most sequences continue the one that was asked for last; some, after a rollback, one of its beginnings.
+        """
+        known = self._known if layers[: len(self._known[0])] == self._known[0] else self._beginning(layers)
+        before, skyline = known
+        while len(before) < len(layers):
+            more = layers[len(before) : (len(before) // _MARK + 1) * _MARK]
             skyline = skyline.extended([layer for layer in more if not self._store.is_empty(layer)])
-            self._known = (layers, skyline)
+            before = layers[: len(before) + len(more)]
+            if len(before) % _MARK == 0:
+                self._marks = [*self._marks[-_MOST_MARKS:], (before, skyline)]
+        self._known = (layers, skyline)
         return skyline
+
+    def _beginning(self, layers: tuple[LayerId, ...]) -> tuple[tuple[LayerId, ...], Skyline]:
+        """The longest beginning whose blocks are known."""
+        if len(self._divisions) > _MOST_DIVISIONS:
+            self._divisions.clear()
+        fitting = (mark for mark in self._marks if len(mark[0]) <= len(layers) and layers[: len(mark[0])] == mark[0])
+        return max(fitting, key=lambda mark: len(mark[0]), default=((), Skyline()))
 
     def blocks(self, layers: tuple[LayerId, ...]) -> Iterator[LayerId]:
         """The names of all composites that this sequence, or its beginning, may be covered by; they need not be there."""

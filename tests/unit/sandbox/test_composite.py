@@ -105,3 +105,15 @@ def test_a_composite_that_goes_away_is_made_again(layers, make):
         if one.startswith(COMPOSITE):
             layers.remove(one)
     assert layers.composites.cover(ids) == cover
+
+
+def test_the_blocks_of_a_sequence_do_not_depend_on_what_was_asked_before(layers):
+    """After rollbacks, branches and repairs the blocks are those of the sequence alone."""
+    told = random.Random(3)
+    ids = tuple(LayerId(f"{told.getrandbits(64):016x}") for _ in range(900))
+    other = (*ids[:500], LayerId("other"), *ids[501:])
+    empty = (*ids[:130], LayerId("empty-1"), *ids[130:300])
+    for sequence in (ids, ids[:450], ids[:127], other, ids[:128], ids, other[:700], empty, ids[:1], (), ids[:899]):
+        expected = Skyline().extended([one for one in sequence if not one.startswith("empty-")])
+        found = layers.composites.skyline(sequence)
+        assert [block.id for block in found.elements()] == [block.id for block in expected.elements()]
