@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from mulligan.model.layer import Layer
 
-CASES = int(os.environ.get("MULLIGAN_CRASHES", "6"))  # kills per operation, beside those at a new kind of step
+CASES = max(6, int(os.environ.get("MULLIGAN_CRASHES", "6")))  # kills per operation, beside those at a new kind of step
 _CALLS = [
     "rename",
     "replace",

@@ -159,6 +159,7 @@ class Comparing:
 
     def __init__(self, helper: Helper | None) -> None:
         self.wrong: list[str] = []
+        self._process = os.getpid()
         self._helper = helper
         self._manifests: dict[str, Manifest] = {}
         self._trees: OrderedDict[tuple[str, ...], Tree] = OrderedDict()
@@ -169,7 +170,12 @@ class Comparing:
         self._manifests[layer.id] = layer.manifest
 
     def check(self, stack: Stack, layer: Layer) -> None:
-        """Compare the state with `layer` on top of `stack` at all that the layer touches, its folders' listings included."""
+        """Compare the state with `layer` on top of `stack` at all that the layer touches, its folders' listings included.
+
+        Not in a forked child: it shares the helper's pipes with its parent.
+        """
+        if os.getpid() != self._process:
+            return
         with self._lock:
             self.learn(layer)
             whole = Stack((*stack.layers, layer.id), stack.base, stack.store)
