@@ -7,6 +7,8 @@
  * children are born there. What must not suffer for it is a tree that is parallel:
  *
  * - When another task stops while the one before it could run, or waits for T as well, all are let go at once.
+ * - Nor do notifications bring T and a task to one CPU from then on: two tasks that wait for T at the same time would
+ *   both be woken there, and the other CPU stand idle. They do again when T and a task come together.
  * - A timer runs while they are together. Few stops between two ticks mean that somebody computes: let go. So do two
  *   ticks between which T waited for its CPU half of the time: somebody else wants it, too.
  * - Each time that happens soon after they came together, the row of stops that is asked for next doubles.
@@ -130,6 +132,7 @@ static void part(struct tracer *t)
 		a->patience = LEAST_ROW;
 	else if (a->patience < LONGEST_ROW)
 		a->patience *= 2;
+	notify_in_place(t->notified, false);
 	let_go(t);
 }
 
@@ -160,6 +163,7 @@ static void come_together(struct tracer *t, struct task *task)
 		return;
 	}
 	a->together = true;
+	notify_in_place(t->notified, true);
 	if (!hold(t, task))
 		return;
 	a->together_since_ns = a->tick_ns = now_ns();
@@ -182,6 +186,13 @@ static void in_a_row(struct tracer *t, struct task *task)
 		a->row = 0;
 }
 
+/* Whether a task of the tree could go on beside the one that has just stopped. */
+static bool is_parallel(const struct tracer *t, pid_t before, const struct task *task)
+{
+	return before != task->tid && tasks_find(&t->tasks, before) != NULL &&
+	       (could_run(t, before) || notify_pending(t->notified));
+}
+
 void affinity_stop(struct tracer *t, struct task *task)
 {
 	struct affinity *a = &t->affinity;
@@ -193,13 +204,14 @@ void affinity_stop(struct tracer *t, struct task *task)
 	a->stops++;
 	a->last = task->tid;
 	if (!a->together) {
+		if (t->notified != NULL && t->notified->in_place && is_parallel(t, before, task))
+			notify_in_place(t->notified, false);
 		if (before != task->tid)
 			a->row = 0;
 		in_a_row(t, task);
 		return;
 	}
-	if (before != task->tid && tasks_find(&t->tasks, before) != NULL &&
-	    (could_run(t, before) || notify_pending(t->notified)))
+	if (is_parallel(t, before, task))
 		part(t);
 	else if (!task->held)
 		hold(t, task);
@@ -247,6 +259,7 @@ void affinity_hide(struct tracer *t)
 {
 	if (t->affinity.together)
 		let_go(t);
+	t->affinity.row = 0; /* nor may this very stop be the one that brings them together */
 }
 
 void affinity_stop_using(struct tracer *t)

@@ -58,10 +58,18 @@ int notify_start(struct notify *n, int listener)
 	if (listener < 0)
 		return 0;
 	child_tells = 1; /* what came before the handler did */
-	if (sigaction(SIGCHLD, &action, NULL) < 0 ||
-	    ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP) < 0)
+	if (sigaction(SIGCHLD, &action, NULL) < 0)
 		return -errno;
+	notify_in_place(n, true);
 	return 0;
+}
+
+void notify_in_place(struct notify *n, bool in_place)
+{
+	if (n == NULL || n->fd < 0 || n->in_place == in_place)
+		return;
+	n->in_place = in_place;
+	(void)ioctl(n->fd, SECCOMP_IOCTL_NOTIF_SET_FLAGS, in_place ? SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP : 0);
 }
 
 void notify_end(struct notify *n)

@@ -20,6 +20,7 @@ struct call_row;
 
 struct notify {
 	int fd; /* the listener; -1: there is none, or no more notification can come */
+	bool in_place; /* wake and be woken on the CPU of the other */
 	struct seccomp_notif request;
 };
 
@@ -38,6 +39,8 @@ void notify_end(struct notify *n);
 enum notified notify_receive(struct notify *n);
 /* The call of `request` is to be made. */
 void notify_let_go(struct notify *n);
+/* Whether T is woken on the CPU of the caller, and the caller on that of T. */
+void notify_in_place(struct notify *n, bool in_place);
 /* A task waits whose notification was not received yet. */
 bool notify_pending(const struct notify *n);
 /* The task of `request` is still in its wait. */
