@@ -34,14 +34,18 @@ PATHS = [
 ]
 
 path = st.sampled_from(PATHS)
+# A FIFO is made where only programs look that never wait for its other end: a shell that writes to one would wait for ever.
+place = st.sampled_from([*PATHS, "t/p"])
 word = st.sampled_from(["one", "two", "three33", ""])
 mode = st.sampled_from(["600", "755", "711", "640", "500", "4755", "2775"])
 target = st.sampled_from(["a", "d", "e/x", "../a", "/workspace/t/d", "l", "d/../b"])
 file_op = st.one_of(
-    st.tuples(st.sampled_from("waepqMTj"), path, word),
+    st.tuples(st.sampled_from("waepMTj"), place, word),
+    st.tuples(st.just("q"), path, word),
+    st.tuples(st.just("f"), st.just("t/p")),
     st.tuples(st.sampled_from("crlxC"), path, path),
-    st.tuples(st.sampled_from("umdovfzSLRAWYGBVi"), path),
-    st.tuples(st.sampled_from("uSSBGR"), path),
+    st.tuples(st.sampled_from("umdovzSLRAWYGBVi"), place),
+    st.tuples(st.sampled_from("uSSBGR"), place),
     st.tuples(st.just("t"), path, st.sampled_from(["0", "2", "9"])),
     st.tuples(st.sampled_from("hH"), path, mode),
     st.tuples(st.just("h"), st.just("/"), st.sampled_from(["755", "711"])),

@@ -24,6 +24,7 @@ from mulligan.model.policy import Policy
 from mulligan.sandbox import layer as layers
 
 EXAMPLES = int(os.environ.get("MULLIGAN_EXAMPLES", "500"))
+PATIENCE_S = 120  # nothing here takes that long: whoever waits for ever is seen to
 NAME = "repair equals rerun, on the overlay"
 
 
@@ -191,7 +192,7 @@ def run(twin: Session, slot: Slot) -> Record:
 
 
 def _run(session: Session, asked: Asked) -> Record:
-    return session.run(_command(asked.command), **asked.options)
+    return session.run(_command(asked.command), timeout=PATIENCE_S, **asked.options)
 
 
 def _command(command: Command) -> str | list[str]:
