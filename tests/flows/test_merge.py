@@ -185,3 +185,28 @@ def test_the_command(sides: Sides, home: Path, capsys: pytest.CaptureFixture[str
     assert code == 0
     assert told["conflicts"][0] == {"kind": "they_read", "ours": "a2", "theirs": "a2", "note": "", "key": "dat:/workspace/a"}
     assert run("theirs", "--replay") == (0, "merged theirs since a1: a2 as a3; run again: a3\n")
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_a_branch_is_merged_in_again(sides: Sides, monkeypatch: pytest.MonkeyPatch, *, folded: bool) -> None:
+    """What was kept from the branch the first time stands in the history twice, with one layer, and the state still mounts."""
+    if folded:
+        monkeypatch.setattr("mulligan.sandbox.composite.EASY", 2)
+        monkeypatch.setattr("mulligan.sandbox.composite.COMFORT", 2)
+    theirs = ("echo 1 > one; rm -f b", "mkdir -p d/sub; echo 2 > d/sub/two", "echo 3 > three", "rm -rf gone")
+    for command in theirs:
+        sides.theirs.run(command)
+    sides.ours.run("echo y > y")
+    again = ("rm -rf one d/sub three; mkdir gone; echo 4 > b", "echo z > d/z")
+    sides.ours.merge("theirs")
+    for command in again:
+        sides.ours.run(command)
+    sides.ours.merge("theirs", replay=True)
+    layers = [record.layer_id for record in sides.ours.log()]
+    assert len(set(layers)) < len(layers), "a layer stands in the history twice"
+    for command in ("echo y > y", *theirs, *again, *theirs, "ls -R"):
+        sides.twin.run(command)
+    sides.ours.run("ls -R", check=True)
+    sides.same_as_serial(commutes=False)
+    sides.ours.repair(Replace("a1", "mkdir d e n; echo 9 > a; echo 2 > b"))
+    assert sides.ours.run("cat a d/sub/two", check=True).stdout == "9\n2\n"

@@ -116,11 +116,11 @@ class Composites:
         there = self.there(layers)
         if len(there) <= (EASY if easy is None else easy):
             return there
-        return [layer for block in self._covering(layers) for layer in self._made(block)]
+        return _once([layer for block in self._covering(layers) for layer in self._made(block)])
 
     def there(self, layers: tuple[LayerId, ...]) -> list[LayerId]:
         """As `cover`, of what there is already; there may be more than the kernel stacks."""
-        return [layer for block in self._covering(layers) for layer in self._there(block)]
+        return _once([layer for block in self._covering(layers) for layer in self._there(block)])
 
     def lowers(self, cover: Sequence[LayerId]) -> list[str]:
         """The directories to mount for a cover, topmost first."""
@@ -317,3 +317,11 @@ class Composites:
         if not self._boot:
             self._boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return self._boot
+
+
+def _once(folders: Sequence[LayerId]) -> list[LayerId]:
+    """Every folder once, where it comes last: the kernel takes none twice, and what is in it hides all that an earlier one has.
+
+    A history has a layer twice when a branch is merged in again, or one that shares actions with a repaired history.
+    """
+    return list(dict.fromkeys(reversed(folders)))[::-1]
