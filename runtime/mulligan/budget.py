@@ -78,7 +78,7 @@ def read_line(store: Store, layers: LayerStore, row: SessionRow) -> Line:
     states = [node for node, _ in journal.states(row.head, since)]
     pinned = [head for head in journal.pins(row.name).values() if head]
     positions = [states.index(head) + 1 if head in states else -1 for head in pinned]
-    above = [position for position in positions if position >= 0]
+    above = [count for head in pinned if (count := _shared(store, states, head, since)) is not None]
     ends = [record.outcome.ended_ns for record in records]
     for number in range(1, len(ends)):
         ends[number] = max(ends[number], ends[number - 1])
@@ -88,12 +88,18 @@ def read_line(store: Store, layers: LayerStore, row: SessionRow) -> Line:
         layers=[record.layer_id for record in records],
         ends=ends,
         folded=_folded_sizes(store, row, [record.layer for record in records]),
-        # A second floor above a pin would leave that pin nothing to stand on.
+        # A pin that stands on the floor, be it of no present history, has nothing left when the floor moves past it.
         most=min(above, default=len(records)) if floor else len(records),
         pins=[journal.layer_ids(head, floor) for head in pinned],
         positions=positions,
         composites=set(layers.composites.present(layer_ids(store, row))),
     )
+
+
+def _shared(store: Store, states: Sequence[int], head: int, since: int) -> int | None:
+    """How many of a history's states since its floor lead to this one, too; None when the floor itself does not."""
+    way = {node for node, _ in store.journal.states(head)}
+    return sum(state in way for state in states) if since in way else None
 
 
 def layer_ids(store: Store, row: SessionRow) -> tuple[LayerId, ...]:

@@ -259,8 +259,9 @@ class Session:
 
     def branch(self, name: str, at: str | None = None) -> Session:
         """A new session that shares the history up to `at` (default: all of it) and goes its own way from there."""
-        head = self.head if at is None else self._state_after(at)
-        self._store.branch(self.name, name, head)
+        with self._store.sharing():  # gc may not lay a floor between the two
+            head = self.head if at is None else self._state_after(at)
+            self._store.branch(self.name, name, head)
         return Session.open(name, home=self.home)
 
     def diff(self, a: str | None = None, b: str | None = None) -> list[Difference]:

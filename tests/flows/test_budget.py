@@ -214,3 +214,38 @@ def test_the_command_line_tells_the_oldest_repairable_point(job: Session, capsys
     assert cli.main(["rollback", "a1"], environ) == 105
     assert cli.main(["gc", "--budget", "lots"], environ) == 100
     assert cli.main(["gc", "-s", "job"], environ) == 100
+
+
+def test_a_floor_stops_below_what_was_committed_even_of_a_history_that_was_repaired_since(home: Path, tmp_path: Path) -> None:
+    """A state that was committed stands on the first floor: a second one stays below all that the state shares with the present."""
+    target = tmp_path / "out"
+    target.mkdir()
+    with Session.create("job", home=home) as session:
+        fill(session, 1, 8)
+        first = gc(home, budget=less(home, 2.5)).given_up["job"]
+        floor = session.oldest_repairable
+        assert session.commit(str(target)).applied
+        session.repair(Replace("a8", "echo eight >> log"))
+        fill(session, 9, 12)
+        gc(home, budget=less(home, 4.5))
+        oldest = session.oldest_repairable
+        assert floor is not None
+        assert first < int(str(oldest)[1:]) <= 8
+        assert session.repair(Replace("a8", "echo 8 >> log")).applied
+        assert session.commit(str(target)).applied
+        assert gc(home, budget=0).given_up["job"] > 0, "what was committed is the present state again"
+
+
+def test_a_floor_stays_where_the_committed_state_is_the_floor_itself(home: Path, tmp_path: Path) -> None:
+    """What was committed right at the floor is still compared with the folder after later budgets."""
+    target = tmp_path / "out"
+    target.mkdir()
+    with Session.create("job", home=home) as session:
+        fill(session, 1, 4)
+        assert gc(home, budget=0).given_up == {"job": 4}
+        assert session.commit(str(target)).applied
+        fill(session, 5, 8)
+        assert not gc(home, budget=0).given_up
+        assert session.commit(str(target)).applied
+        assert gc(home, budget=0).given_up == {"job": 4}
+        assert session.files.read("log").split() == [str(n) for n in range(1, 9)]

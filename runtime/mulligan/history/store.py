@@ -89,6 +89,7 @@ class Store:
     @classmethod
     def open(cls, home: Path) -> Self:
         """Open the store at `home`, making it when it is not there."""
+        home = home.absolute()  # the sandbox is told where layers lie, and has another working folder
         try:
             _make_home(home)
             return cls._open(home)

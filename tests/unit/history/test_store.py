@@ -46,6 +46,14 @@ def test_a_closed_store_says_so(home):
         store.sessions()
 
 
+def test_a_relative_home_is_where_it_was_when_the_store_was_opened(tmp_path, monkeypatch):
+    """Who names a folder from where it stands may go elsewhere; the sandbox is told a path that holds from anywhere."""
+    monkeypatch.chdir(tmp_path)
+    with Store.open(Path("here")) as store:
+        monkeypatch.chdir("/")
+        assert store.home == tmp_path / "here"
+
+
 def test_locks_that_cannot_be_opened_are_the_hosts_fault(home, monkeypatch):
     """A store whose folder may be read but not written to is refused with what to do."""
 
