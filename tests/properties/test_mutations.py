@@ -95,6 +95,11 @@ def writes_are_true(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return wrong
 
 
+@pytest.fixture(autouse=True)
+def manifests_are_true() -> None:
+    """Not asked here: a manifest that is made of facts with a hole is wrong, and that is the point."""
+
+
 @pytest.fixture
 def project(tmp_path: Path, fsops: Path) -> Path:
     """A folder with a file, a folder and the guest program."""
