@@ -29,11 +29,33 @@ def test_equal_but_for_what_the_pattern_matches():
     assert not Equality(())
 
 
-@pytest.mark.parametrize("text", ["", "x", "=x", "x=", "*=[", "*=(", r"*=\d*", "*=@nothing"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "=x", "x=", "*=[", "*=(", r"*=\d*", "*=@nothing", "*=a)|(b", "*=a{99999999999999999999}", "*=[[:digit:]]"],
+)
 def test_equivalences_that_make_no_sense(text):
     """One sentence each: no form, no regular expression, a pattern of nothing, a built-in name that is none."""
     with pytest.raises(UsageError, match="equivalence"):
         parse_equivalence(text)
+
+
+@pytest.mark.parametrize("one", [Equivalence("*", "a"), Equivalence(b"*", b"a")])  # type: ignore[arg-type]
+def test_a_pattern_is_bytes_and_a_glob_is_text(one):
+    """What Python's callers mix up is a sentence, too."""
+    with pytest.raises(UsageError, match="pattern is bytes"):
+        Equality([one])
+
+
+def test_several_patterns_of_one_file_keep_their_own_groups():
+    """Groups, names of groups and flags are those of each pattern alone; where two match, the earlier match counts."""
+    equality = Equality([Equivalence("*", rb"(?P<x>\d)(?P=x)"), Equivalence("*", rb"(?i)(?P<x>k)\1")])
+    assert equality.equal("/f", b"a11b kK c", b"a22b Kk c")
+    assert not equality.equal("/f", b"a11b", b"a12b")
+    assert not equality.equal("/f", b"kk", b"kj")
+    overlapping = Equality([Equivalence("*", b"bc"), Equivalence("*", b"ab|x")])
+    assert overlapping.equal("/f", b"abc", b"xc")
+    assert not overlapping.equal("/f", b"abc", b"abbc")
+    assert Equality([Equivalence("*", rb"\b")]).equal("/f", b"a b", b"a b")
 
 
 def test_equivalences_as_a_person_writes_them():

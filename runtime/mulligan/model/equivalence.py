@@ -7,14 +7,17 @@ matches does not matter to anybody. Two contents are equal then when they are th
 from __future__ import annotations
 
 import re
+import warnings
 from fnmatch import fnmatchcase
+from heapq import merge
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from mulligan.errors import UsageError
 from mulligan.model.policy import Equivalence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
 LARGEST: Final = 16 * 1024 * 1024  # bytes of a file in which a pattern is looked for; a larger one is compared exactly
 MOST_LOOKED_AT: Final = 1024 * 1024  # bytes of a text in which the built-in patterns are looked for
@@ -51,16 +54,15 @@ class Equality:
 
     def equal(self, path: str, a: bytes, b: bytes) -> bool:
         """Whether two contents of the path count as one. With several patterns for it, all matter at once."""
-        patterns = [pattern.pattern for paths, pattern in self._all if fnmatchcase(path, paths)]
+        patterns = [pattern for paths, pattern in self._all if fnmatchcase(path, paths)]
         if not patterns or max(len(a), len(b)) > LARGEST:
             return False
-        pattern = re.compile(b"|".join(b"(?:%s)" % one for one in patterns))
-        return _between(pattern, a) == _between(pattern, b)
+        return _between(patterns, a) == _between(patterns, b)
 
 
 def looks_like(a: bytes, b: bytes) -> tuple[str, ...]:
     """By which built-in patterns two texts differ; empty when they differ in anything else, are no texts, or are large."""
-    if max(len(a), len(b)) > MOST_LOOKED_AT or b"\0" in a or b"\0" in b or _between(_ANY, a) != _between(_ANY, b):
+    if max(len(a), len(b)) > MOST_LOOKED_AT or b"\0" in a or b"\0" in b or _between([_ANY], a) != _between([_ANY], b):
         return ()
     pairs = zip(_ANY.finditer(a), _ANY.finditer(b), strict=True)
     found = [(one.lastgroup, other.lastgroup) for one, other in pairs if one[0] != other[0]]
@@ -85,22 +87,36 @@ def parse_equivalence(text: str) -> Equivalence:
 
 
 def _compiled(one: Equivalence) -> re.Pattern[bytes]:
+    given: tuple[object, object] = (one.paths, one.pattern)
+    if not isinstance(given[0], str) or not isinstance(given[1], bytes):
+        raise UsageError(f"equivalence {one!r}: paths is a str, pattern is bytes", remedy="write the pattern as rb'...'")
     try:
-        pattern = re.compile(b"(?:%s)" % one.pattern)
-    except re.error as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # what re warns of, such as [[:digit:]], means another thing than it seems to
+            pattern = re.compile(one.pattern)
+    except (re.error, OverflowError, RecursionError, Warning) as error:
         raise UsageError(f"equivalence for {one.paths!r}: {one.pattern!r} is no regular expression: {error}") from error
     if pattern.fullmatch(b"") is not None:
         raise UsageError(f"equivalence for {one.paths!r}: {one.pattern!r} matches the empty text, and so everywhere")
-    return re.compile(one.pattern)
+    return pattern
 
 
-def _between(pattern: re.Pattern[bytes], data: bytes) -> list[bytes]:
-    """The pieces of a content around the matches."""
+def _between(patterns: Sequence[re.Pattern[bytes]], data: bytes) -> list[bytes]:
+    """The pieces of a content around the matches; of several patterns the one that matches first counts.
+
+    They are not joined into one pattern, in which groups, names of groups and flags would be those of another one.
+    """
     pieces, at = [], 0
-    for match in pattern.finditer(data):
-        pieces.append(data[at : match.start()])
-        at = match.end()
+    for start, end in _merged([pattern.finditer(data) for pattern in patterns]):
+        if start >= at:
+            pieces.append(data[at:start])
+            at = end
     return [*pieces, data[at:]]
+
+
+def _merged(found: Sequence[Iterator[re.Match[bytes]]]) -> Iterator[tuple[int, int]]:
+    """Where the matches of several patterns begin and end, in the order of their beginnings."""
+    return merge(*(map(re.Match.span, one) for one in found), key=itemgetter(0))
 
 
 _ANY = re.compile(b"|".join(b"(?P<%s>%s)" % (name.encode(), pattern) for name, pattern in PATTERNS.items()))
