@@ -1,19 +1,21 @@
 """What a caller asks for: checked before anything runs, and put into the form in which it is recorded.
 
-Knows keys, parts of files, paths and changes. Must not know sessions.
+Knows keys, parts of files, paths, policies and changes. Must not know sessions.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from posixpath import normpath
+from typing import TYPE_CHECKING, Any, Final
 
 from mulligan.errors import UsageError
 from mulligan.model.change import Patch
 from mulligan.model.keys import DIR, OUT, PATH_KINDS, parse_key
 from mulligan.model.outputs import check_out
 from mulligan.model.part import split_part
+from mulligan.model.policy import Equivalence
 from mulligan.repair.refiners import check_part
 from mulligan.states import absolute
 
@@ -21,6 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from mulligan.model.change import Change
+    from mulligan.model.policy import Policy
+
+_POLICY_CHOICES: Final[Mapping[str, Sequence[object]]] = {
+    "level": range(5),
+    "granularity": ("action", "group", "session"),
+    "env_reads": ("lazy", "launch"),
+    "jobs": range(257),
+}
 
 
 def check_texts(command: str | Sequence[str], env: Mapping[str, str]) -> None:
@@ -37,10 +47,31 @@ def check_texts(command: str | Sequence[str], env: Mapping[str, str]) -> None:
 
 
 def check_lists(**lists: Sequence[str]) -> None:
-    """Refuse a text where a list of texts is meant."""
+    """Refuse a text where a list of texts is meant, and what is no text in such a list."""
     for name, words in lists.items():
         if isinstance(words, str):
             raise UsageError(f"{name} {words!r}: a list is wanted", remedy=f"give {name}=[{words!r}]")
+        given: Sequence[object] = words
+        for word in given:
+            if not isinstance(word, str) or "\0" in word:
+                raise UsageError(f"{name} {word!r}: it is no text without NUL bytes")
+
+
+def check_policy(policy: Policy) -> None:
+    """Refuse a policy whose choices do not exist, which would be taken for some other one."""
+    for name, choices in _POLICY_CHOICES.items():
+        value = getattr(policy, name, None)
+        if value not in choices or isinstance(value, bool):
+            raise UsageError(f"policy {name}={value!r}: there is no such choice", remedy=_choices(choices))
+    for one in policy.equivalences:
+        if not isinstance(one, Equivalence):
+            raise UsageError(f"policy equivalences: {one!r} is no Equivalence", remedy="give a tuple of mulligan.Equivalence")
+
+
+def _choices(choices: Sequence[object]) -> str:
+    if isinstance(choices, range):
+        return f"take a number from {choices[0]} to {choices[-1]}"
+    return f"take one of {', '.join(map(str, choices))}"
 
 
 def check_keys(keys: Iterable[str], *, written: bool = False) -> None:
@@ -53,6 +84,9 @@ def check_keys(keys: Iterable[str], *, written: bool = False) -> None:
         except ValueError as error:
             raise UsageError(f"declare {text!r}: {error}") from error
         part = split_part(key)
+        path = key.name if part is None else part.path
+        if key.kind in {*PATH_KINDS, DIR} and (not path.startswith("/") or path != normpath(path)):
+            raise UsageError(f"declare {text!r}: {path!r} is not an absolute path without . and ..")
         if part is not None and not written:
             check_part(part)
         if written and key.kind == OUT:

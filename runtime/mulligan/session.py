@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from mulligan.asked import check_keys, check_lists, check_texts, command_of, placed, placed_target
+from mulligan.asked import check_keys, check_lists, check_policy, check_texts, command_of, placed, placed_target
 from mulligan.commit import CommitReport, commit
 from mulligan.errors import ConflictError, MulliganError, NotFoundError, RepairFailedError, UsageError
 from mulligan.history.journal import NEW
@@ -306,6 +306,7 @@ class Session:
 
     def plan(self, *changes: Change, policy: Policy = DEFAULT_POLICY) -> Plan:
         """What a repair by these changes would do, per action, with reasons. Touches nothing. `apply` follows its policy."""
+        check_policy(policy)
         row, journal = self._row(), self._store.journal
         past, asserted = self._past(row.head), [placed(change) for change in changes]
         check_reach(asserted, {action for _, action in journal.states(past.since)} if past.since else (), past.records)

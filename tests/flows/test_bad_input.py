@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mulligan import Session, errors
+from mulligan import Equivalence, Policy, Rerun, Session, errors
 from mulligan.history.store import Store
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ def test_other_schema(home: Path) -> None:
     [
         {"timeout": 0}, {"timeout": float("inf")}, {"timeout": float("nan")}, {"timeout": 1e300}, {"env": {"A": 1}},
         {"env": {"A=B": "x"}}, {"env": {"": "x"}}, {"env": {"A": "\0"}}, {"labels": "one"}, {"reads": "out:a1"},
-        {"reads": ["out:a1.exit"]}, {"reads": ["out:b1"]}, {"writes": ["out:a1"]},
+        {"reads": [1]}, {"writes": ["mem:a\0b"]}, {"labels": ["a\0b"]}, {"reads": ["dat:a"]}, {"writes": ["dat:/a/../b"]},
+        {"reads": ["dat:a.db#table:t"]}, {"reads": ["dir:/a/"]}, {"reads": ["out:a1.exit"]}, {"reads": ["out:b1"]}, {"writes": ["out:a1"]},
         {"command": ["echo", 5]}, {"command": "echo a\0b"}, {"command": []},
     ],
 )  # fmt: skip
@@ -122,6 +123,30 @@ def test_a_call_that_makes_no_sense(home: Path, asked: dict[str, Any]) -> None:
         with pytest.raises(errors.UsageError):
             session.run(**{"command": "true", **asked})
         assert session.log() == []
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"level": 5}, {"level": -1}, {"level": "1"}, {"level": True}, {"level": None}, {"granularity": "all"}, {"env_reads": ""},
+        {"jobs": -1}, {"jobs": 257}, {"jobs": "2"}, {"equivalences": ("*=a",)}, {"equivalences": (Equivalence("*", b"a)|(b"),)},
+    ],
+)  # fmt: skip
+def test_a_policy_that_makes_no_sense(home: Path, choices: dict[str, Any]) -> None:
+    """A choice that does not exist is refused, and not taken for another one."""
+    with Session.create("s", home=home) as session:
+        session.run("true")
+        head = session.head
+        with pytest.raises(errors.UsageError):
+            session.repair(Rerun("a1"), policy=Policy(**choices))
+        assert session.head == head
+
+
+@pytest.mark.parametrize("size", ["", "x", "-1", "1e9", "nan", "5X", "9" * 400])
+def test_a_budget_that_is_no_size(home: Path, size: str) -> None:
+    """Nonsense is told with an example of a size, and nothing is given up."""
+    Session.create("s", home=home).close()
+    expect(mulligan(home, "gc", "--budget", size), errors.UsageError, "no size", "500M")
 
 
 def test_a_store_may_be_named_by_a_text(home: Path) -> None:
@@ -142,6 +167,12 @@ def test_what_why_does_not_know(home: Path, tmp_path: Path) -> None:
         assert "no action" in str(session.why("in"))
         session.run("cat in")
         assert str(session.why("dat:/workspace/in")) == str(session.why("in"))
+        session.run("echo ::set-output name=v::1")
+        assert "a2 put it out" in str(session.why("out:a2.outputs.v"))
+        with pytest.raises(errors.NotFoundError, match="declared it"):
+            session.why("out:a2.outputs.w")
+        with pytest.raises(errors.UsageError, match="not of the form"):
+            session.why("out:a2.exit")
 
 
 def test_ps_counts_the_present_history(home: Path) -> None:

@@ -46,7 +46,7 @@ def log_command(caller: Caller, session: str | None, label: str | None, as_json:
         print_json([{**log_json(r), "repairable": r.id in repairable} for r in records])
         return
     if not records:
-        echo("no action yet; `mulligan run -c TEXT` makes one")
+        echo(f"no action has the label {escape(label or '')}" if history else "no action yet; `mulligan run -c TEXT` makes one")
         return
     labelled = any(r.action.labels for r in records)
     rows = [

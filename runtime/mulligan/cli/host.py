@@ -151,7 +151,7 @@ class SizeType(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The bytes."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", str(value).strip(), re.IGNORECASE)
+        found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*([KMGT]?)(?:i?B)?", str(value).strip(), re.IGNORECASE)
         if found is None:
             self.fail(f"{value!r} is no size; write one as 500M or 1.5G", param, ctx)
         return int(float(found[1]) * _UNITS[found[2].upper()])

@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from mulligan.errors import NotFoundError
-from mulligan.model.ids import ActionId, b64, is_utf8, parent, shown
+from mulligan.errors import NotFoundError, UsageError
+from mulligan.model.ids import ActionId, b64, is_utf8, parent, raw_path, shown
 from mulligan.model.keys import DIR, ENT, ENV, MEM, MODE, NET, OUT, SEARCH, STORED, TELLING, Key, parse_key
-from mulligan.model.outputs import writer_of
+from mulligan.model.outputs import check_out, writer_of
 from mulligan.model.part import whole_of
 from mulligan.model.tree import Tree, touched_kinds
 
@@ -252,6 +252,8 @@ def _how(group: Sequence[Reliance]) -> str:
 
 def _of_key(every: list[Reliance], records: Sequence[Record], key: Key, hints: Iterable[Hint]) -> Why:
     """Who wrote a key that is no path and no variable, and who relied on it; of an action's output, on any part of it."""
+    if key.kind == OUT:
+        _check_output(key)
     every += weak_reliances(every, hints)
     steps: list[dict[str, Any]] = []
     for record in records:
@@ -260,7 +262,7 @@ def _of_key(every: list[Reliance], records: Sequence[Record], key: Key, hints: I
             for one in every
             if one.reader == record.id and _is_part(one.key, key)
         ]
-        if key.kind == OUT and record.id == writer_of(key.name):
+        if key.kind == OUT and _puts_out(record, key):
             steps.append({"action": record.id, "what": "put it out"})
         elif str(key) in record.footprint.declared_writes:
             steps.append({"action": record.id, "what": "declared to write it"})
@@ -271,6 +273,19 @@ def _of_key(every: list[Reliance], records: Sequence[Record], key: Key, hints: I
         by = f" as of {step['from']}, {printable(step['key'])}{_mark(step)}" if "from" in step else ""
         lines.append(f"  {step['action']} {step['what']}{by}")
     return Why(tuple(lines), {"key": shown(str(key)), "steps": steps})
+
+
+def _check_output(key: Key) -> None:
+    try:
+        check_out(key.name)
+    except ValueError as error:
+        raise UsageError(f"why {str(key)!r}: {error}") from error
+
+
+def _puts_out(record: Record, key: Key) -> bool:
+    """Whether an `out:` key is of this action; of a declared output, whether the action declared it."""
+    name = key.name.partition(".outputs.")[2]
+    return record.id == writer_of(key.name) and (not name or name in record.outputs)
 
 
 def _is_part(key: Key, of: Key) -> bool:
@@ -365,4 +380,8 @@ def _key_data(key: Key) -> dict[str, str]:
 
 def printable(text: str) -> str:
     """The text on one line, with everything escaped that a terminal would not just show."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(char: str) -> str:
+    return ascii(char)[1:-1] if is_utf8(char) else f"\\x{raw_path(char)[0]:02x}"
