@@ -146,7 +146,7 @@ class Merge:
         if failed and not keep_going:
             raise RepairFailedError(
                 f"merge {report.branch} into {report.session}: {', '.join(failed)} failed on top of ours; nothing was changed",
-                remedy="mend the branch, or merge with keep_going",
+                remedy="mend the branch, or merge all the same with --keep-going",
             )
         done = self._journal.publish(
             report.session, self._head, records, {**self._versions(), **seen(again)}, after=self._since

@@ -50,7 +50,7 @@ def _tell(caller: Caller, report: MergeReport, *, as_json: bool, dry_run: bool) 
         return
     rows = [(one.key or one.note, one.ours or "-", one.theirs or "-", SAID[one.kind]) for one in report.conflicts]
     if rows and not report.applied:
-        table(("key", "ours", "theirs", "conflict"), rows)
+        table(("KEY", "OURS", "THEIRS", "CONFLICT"), rows)
     since = f"since {report.common}" if report.common else "from the start"
     if not report.theirs:
         echo(f"{escape(report.branch)} has nothing that {escape(report.session)} has not")
