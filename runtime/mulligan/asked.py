@@ -14,7 +14,7 @@ from mulligan.errors import UsageError
 from mulligan.model.change import Patch
 from mulligan.model.keys import DIR, OUT, PATH_KINDS, parse_key
 from mulligan.model.outputs import check_out
-from mulligan.model.part import split_part
+from mulligan.model.part import split_part, whole_of
 from mulligan.model.policy import Equivalence
 from mulligan.repair.refiners import check_part
 from mulligan.states import absolute
@@ -103,9 +103,9 @@ def command_of(command: str | Sequence[str]) -> dict[str, Any]:
 
 
 def placed_target(target: str) -> str:
-    """What `why` is asked of: a variable's key, or the absolute path of a path or of a path's key."""
+    """What `why` is asked of: a key, or the absolute path of a path, of a path's key or of a part of a file."""
     with suppress(ValueError):
-        key = parse_key(target)
+        key = whole_of(parse_key(target))
         if key.kind not in (*PATH_KINDS, DIR):
             return target
         if key.name.startswith("/"):

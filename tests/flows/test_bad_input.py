@@ -167,6 +167,7 @@ def test_what_why_does_not_know(home: Path, tmp_path: Path) -> None:
         assert "no action" in str(session.why("in"))
         session.run("cat in")
         assert str(session.why("dat:/workspace/in")) == str(session.why("in"))
+        assert str(session.why("dat:/workspace/in#json:/a")) == str(session.why("in"))
         session.run("echo ::set-output name=v::1")
         assert "a2 put it out" in str(session.why("out:a2.outputs.v"))
         with pytest.raises(errors.NotFoundError, match="declared it"):
