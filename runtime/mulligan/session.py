@@ -307,9 +307,8 @@ class Session:
     def plan(self, *changes: Change, policy: Policy = DEFAULT_POLICY) -> Plan:
         """What a repair by these changes would do, per action, with reasons. Touches nothing. `apply` follows its policy."""
         check_policy(policy)
-        row, journal = self._row(), self._store.journal
-        past, asserted = self._past(row.head), [placed(change) for change in changes]
-        check_reach(asserted, {action for _, action in journal.states(past.since)} if past.since else (), past.records)
+        row, journal, asserted = self._row(), self._store.journal, [placed(change) for change in changes]
+        past = self._past_of(row.head, asserted)
         options: dict[str, Any] = {
             "first_launch": past.launch,
             "same_bytes": self._layers.same_bytes,
@@ -365,7 +364,7 @@ class Session:
     def _carry_out(self, plan: Plan, *, keep_going: bool, progress: Progress | None) -> Report:
         with self._runner.attempt(Equality(plan.policy.equivalences)) as attempt:
             self._store.expect_head(self.name, plan.head)
-            past = self._past(plan.head)
+            past = self._past_of(plan.head, plan.changes)
             replay = Replay(
                 plan,
                 past.records,
@@ -397,6 +396,13 @@ class Session:
                 remedy="mend the change, or repair with keep_going",
             )
         return report
+
+    def _past_of(self, head: int, changes: Sequence[Change]) -> Past:
+        """The past that these changes are to correct. Raises GivenUpError when they begin below the floor, as it is now."""
+        past = self._past(head)
+        given_up = {action for _, action in self._store.journal.states(past.since)} if past.since else ()
+        check_reach(changes, given_up, past.records)
+        return past
 
     def _base_changed(self) -> frozenset[str]:
         return self._runner.changed_since(self._store.journal.versions(self.name).items())

@@ -249,3 +249,18 @@ def test_a_floor_stays_where_the_committed_state_is_the_floor_itself(home: Path,
         assert session.commit(str(target)).applied
         assert gc(home, budget=0).given_up == {"job": 4}
         assert session.files.read("log").split() == [str(n) for n in range(1, 9)]
+
+
+def test_a_plan_that_a_budget_overtook_is_refused(job: Session) -> None:
+    """Between a plan and the repair a floor may be laid: what the plan corrects below it can't be corrected any more."""
+    plans = [
+        job.plan(Patch("/workspace/d/1/new", b"x", at="a1")),
+        job.plan(Drop("a2")),
+        job.plan(Patch("/workspace/log.1", b"x")),
+    ]
+    before = tree_of(job)
+    assert gc(job.home, budget=less(job.home, 4.5)).given_up["job"] > 2
+    for plan in plans:
+        with pytest.raises(GivenUpError):
+            job.apply(plan, keep_going=True)
+    assert tree_of(job) == before
