@@ -225,6 +225,18 @@ def test_hostile_names(home: Path) -> None:
     assert b"\x1b[31m" not in mulligan(home, "diff", "-s", "s", "a1").stdout
 
 
+def test_labels_of_any_size(home: Path) -> None:
+    """A long or hostile label is cut and escaped in the table, and whole in the JSON; an unknown one is told as that."""
+    label = "l\n\x1b[31m" + "x" * 5000
+    with Session.create("s", home=home) as session:
+        session.run("true", labels=[label])
+    shown = mulligan(home, "log", "-s", "s").stdout.decode()
+    assert "l\\n\\x1b[31mxx" in shown
+    assert max(map(len, shown.splitlines())) < 200
+    assert json.loads(mulligan(home, "log", "-s", "s", "--json").stdout)[0]["labels"] == [label]
+    assert b"no action has the label y" in mulligan(home, "log", "-s", "s", "--label", "y").stdout
+
+
 def test_timeout_with_a_child_that_ignores_sigterm(home: Path) -> None:
     """A timeout ends the whole tree, whatever it does with signals, and is recorded as such."""
     with Session.create("s", home=home) as session:

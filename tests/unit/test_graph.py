@@ -147,6 +147,7 @@ def test_the_drawings_escape_what_a_guest_named(story):
     for drawing in (text(graph), dot(graph), mermaid(graph), str(explain(story.records, nasty, story.bottom))):
         assert "\x1b" not in drawing
         assert "\udcff" not in drawing
+        assert "udcff" not in drawing, "a byte that is not UTF-8 is shown as in all other views"
     assert '\\"]' in dot(graph)
     assert '"]\\' not in mermaid(graph)
     data = json.loads(json.dumps(as_json(graph)))

@@ -24,6 +24,7 @@ WORKSPACE = "/workspace"
 OUTPUT_SHOWN = 4000  # bytes of stdout and stderr that `show` prints; --json has all of them
 PATHS_SHOWN = 20
 COMMAND_WIDTH = 72
+LABELS_WIDTH = 40
 SYSTEM = ("/usr/", "/etc/", "/bin", "/lib", "/sbin", "/opt/", "/proc/", "/dev/", "/sys/", "/root/", "/home/")
 
 
@@ -56,7 +57,7 @@ def log_command(caller: Caller, session: str | None, label: str | None, as_json:
             milliseconds(r.outcome.duration_ms),
             str(len(reads_of(r.footprint))) + ("" if r.footprint.complete else "?"),
             str(len(r.footprint.wrote | r.footprint.removed)),
-            *([" ".join(r.action.labels)] if labelled else []),
+            *([clip(escape(" ".join(r.action.labels)), LABELS_WIDTH)] if labelled else []),
             clip(escape(r.action.text), COMMAND_WIDTH),
         )
         for r in records
