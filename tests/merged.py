@@ -80,7 +80,9 @@ def _look(path: str, provider: str | None) -> tuple[Row | None, list[str] | None
         target = os.readlink(path)
     else:
         every = sorted(os.listxattr(path, follow_symlinks=False))
-        own = [name for name in every if not name.startswith(("trusted.overlay.", "user.overlay."))]
+        own = [
+            name for name in every if not name.startswith("trusted.overlay.")
+        ]  # a guest's user.overlay.* are plain data here
         xattrs = [(os.fsencode(name), os.getxattr(path, name, follow_symlinks=False)) for name in own]
     if stat.S_ISDIR(status.st_mode):
         names = sorted(os.listdir(path))

@@ -288,8 +288,10 @@ class OpenLayer:
         """
         during = range(run.outcome.started_ns, run.outcome.ended_ns + 1)
         with self._let_owner_in(run.entries):
-            entries = drop_phantoms(self.upper, run.events, self._state_only(run.entries), stack, during)
-            manifest = fold_manifest(run.events, entries)
+            state = self._state_only(run.entries)
+            manifest = fold_manifest(run.events, drop_phantoms(self.upper, run.events, state, stack, during))
+            if len(state) < len(run.entries):
+                self._forget_time_of_root(manifest, stack)
             if replay_of is not None:
                 manifest = self._into_slot(manifest, run.outcome, replay_of, equality)
         return self.seal_manifest(manifest)
@@ -326,6 +328,13 @@ class OpenLayer:
                     remove_tree(self._lock, f"dropped-{name}")
                 os.utime(top, ns=(before.st_atime_ns, before.st_mtime_ns))
         return state
+
+    def _forget_time_of_root(self, manifest: Manifest, stack: Stack) -> None:
+        """Names in "/" that are no state have changed its time: where nothing else did, it has the time that it had below."""
+        entry = manifest.entries.get("/")
+        if entry is None or entry.inherit_mtime:
+            below = stack.root().mtime_ns
+            os.utime("upper", ns=(below, below), dir_fd=self._lock)
 
     def seal_manifest(self, manifest: Manifest) -> Layer:
         """Seal an upper directory that was made by hand, with the manifest that describes it."""
