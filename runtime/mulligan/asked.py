@@ -5,13 +5,14 @@ Knows keys, parts of files, paths, policies and changes. Must not know sessions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any, Final
 
 from mulligan.errors import UsageError
-from mulligan.model.change import Patch
+from mulligan.model.change import Change, Patch, Replace
 from mulligan.model.keys import DIR, OUT, PATH_KINDS, parse_key
 from mulligan.model.outputs import check_out
 from mulligan.model.part import split_part, whole_of
@@ -20,9 +21,8 @@ from mulligan.repair.refiners import check_part
 from mulligan.states import absolute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-    from mulligan.model.change import Change
     from mulligan.model.policy import Policy
 
 _POLICY_CHOICES: Final[Mapping[str, Sequence[object]]] = {
@@ -63,7 +63,8 @@ def check_policy(policy: Policy) -> None:
         value = getattr(policy, name, None)
         if value not in choices or isinstance(value, bool):
             raise UsageError(f"policy {name}={value!r}: there is no such choice", remedy=_choices(choices))
-    for one in policy.equivalences:
+    given: object = policy.equivalences
+    for one in given if isinstance(given, (tuple, list)) else (given,):
         if not isinstance(one, Equivalence):
             raise UsageError(f"policy equivalences: {one!r} is no Equivalence", remedy="give a tuple of mulligan.Equivalence")
 
@@ -114,7 +115,19 @@ def placed_target(target: str) -> str:
 
 
 def placed(change: Change) -> Change:
-    """The change with the path of a patch made absolute."""
+    """The change with the path of a patch made absolute. Refuses what is no change, and a command that no program can be."""
+    given: object = change
+    if not isinstance(given, Change):
+        raise UsageError(f"repair by {given!r}: it is no change", remedy="give Replace, Drop, Rerun or Patch")
+    if isinstance(change, Replace):
+        texts: object = change.action
+        if isinstance(texts, bytes) or not isinstance(texts, Sequence):
+            raise UsageError(f"replace by {texts!r}: it is no command", remedy="give shell text or a list of arguments")
+        check_texts(change.action, {})
+    if isinstance(change, Patch):
+        key_and_value: tuple[object, object] = (change.key, change.value)
+        if not isinstance(key_and_value[0], str) or not isinstance(key_and_value[1], bytes):
+            raise UsageError(f"patch {change.key!r}: its path is a str, its value is bytes")
     if isinstance(change, Patch) and not change.key.startswith("dat:"):
         return replace(change, key=absolute(change.key))
     return change

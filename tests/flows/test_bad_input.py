@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mulligan import Equivalence, Policy, Rerun, Session, errors
+from mulligan import Equivalence, MergeConflictError, Patch, Policy, Replace, Rerun, Session, errors
 from mulligan.history.store import Store
 
 if TYPE_CHECKING:
@@ -129,7 +129,8 @@ def test_a_call_that_makes_no_sense(home: Path, asked: dict[str, Any]) -> None:
     "choices",
     [
         {"level": 5}, {"level": -1}, {"level": "1"}, {"level": True}, {"level": None}, {"granularity": "all"}, {"env_reads": ""},
-        {"jobs": -1}, {"jobs": 257}, {"jobs": "2"}, {"equivalences": ("*=a",)}, {"equivalences": (Equivalence("*", b"a)|(b"),)},
+        {"jobs": -1}, {"jobs": 257}, {"jobs": "2"}, {"equivalences": ("*=a",)}, {"equivalences": "*=a"}, {"equivalences": None},
+        {"equivalences": (Equivalence("*", b"a)|(b"),)},
     ],
 )  # fmt: skip
 def test_a_policy_that_makes_no_sense(home: Path, choices: dict[str, Any]) -> None:
@@ -142,11 +143,41 @@ def test_a_policy_that_makes_no_sense(home: Path, choices: dict[str, Any]) -> No
         assert session.head == head
 
 
+@pytest.mark.parametrize(
+    "change", ["a1", None, Replace("a1", 5), Replace("a1", b"x"), Replace("a1", "a\0"), Patch("/x", "text"), Patch(5, b"")]
+)  # type: ignore[misc]
+def test_a_change_that_makes_no_sense(home: Path, change: Any) -> None:
+    """It is refused when the plan is made, and not by whatever it breaks in the middle of a repair."""
+    with Session.create("s", home=home) as session:
+        session.run("true")
+        with pytest.raises(errors.UsageError):
+            session.plan(change)
+
+
 @pytest.mark.parametrize("size", ["", "x", "-1", "1e9", "nan", "5X", "9" * 400])
 def test_a_budget_that_is_no_size(home: Path, size: str) -> None:
     """Nonsense is told with an example of a size, and nothing is given up."""
     Session.create("s", home=home).close()
     expect(mulligan(home, "gc", "--budget", size), errors.UsageError, "no size", "500M")
+
+
+def test_merges_that_make_no_sense(home: Path) -> None:
+    """With itself there is nothing to merge; a removed session is not there; what a stranger did conflicts; nothing moves."""
+    with Session.create("s", home=home) as session, Session.create("stranger", home=home) as stranger:
+        session.run("echo 1 > a")
+        stranger.run("echo 2 > a")
+        session.branch("gone").close()
+        head = session.head
+    assert mulligan(home, "rm", "gone").returncode == 0
+    assert mulligan(home, "merge", "-s", "s", "s").stdout == b"s has nothing that s has not\n"
+    expect(mulligan(home, "merge", "-s", "s", "gone"), errors.NotFoundError, "gone", "stranger")
+    expect(mulligan(home, "merge", "-s", "s", ""), errors.NotFoundError, "stranger")
+    expect(mulligan(home, "merge", "-s", "s", "stranger"), MergeConflictError, "stranger", "--dry-run")
+    assert mulligan(home, "gc", "--budget", "0").returncode == 0
+    expect(mulligan(home, "repair", "-s", "s", "--rerun", "a1"), errors.GivenUpError, "a1", "disk budget")
+    with Session.open("s", home=home) as session:
+        assert session.head == head
+        assert session.files.read("/workspace/a") == "1\n"
 
 
 def test_a_store_may_be_named_by_a_text(home: Path) -> None:
