@@ -63,14 +63,14 @@ def sessions(home: Path | None = None) -> list[SessionInfo]:
         ]
 
 
-Kind = Literal["layers", "composites", "orphans", "given up"]
+Kind = Literal["layers", "composites", "orphans", "given_up"]
 
 
 @dataclass(frozen=True, slots=True)
 class Freed:
     """So many folders of one kind.
 
-    "layers" that no session reaches, "composites" that no history uses, "orphans" of killed work, layers that were "given up".
+    "layers" that no session reaches, "composites" that no history uses, "orphans" of killed work, layers that were "given_up".
     """
 
     kind: Kind
@@ -173,7 +173,7 @@ def _keep_to(
         if cuts and not dry_run:
             lay_floors(store, layers, cuts)
             known = store.journal.live_layers() | _composites_in_use(store, layers)
-            report = replace(report, freed=_sum(report.freed, _free(layers, known, dry_run=False, named="given up")))
+            report = replace(report, freed=_sum(report.freed, _free(layers, known, dry_run=False, named="given_up")))
             rows = [row for row in store.sessions() if session is None or row.name == session]
             size = _size(store, layers, rows, whole=session is None)
     return replace(report, size=size)

@@ -73,7 +73,7 @@ def test_beyond_it_the_oldest_layers_go_and_the_rest_is_exact(job: Session) -> N
     given_up = report.given_up["job"]
     assert report.given_up == told.given_up
     assert 5 <= given_up <= 8
-    assert next(one.count for one in report.freed if one.kind == "given up") == given_up
+    assert next(one.count for one in report.freed if one.kind == "given_up") == given_up
     assert report.size is not None
     assert report.size <= budget
     assert bytes_of(job.home) < size - 4 * MB

@@ -137,7 +137,7 @@ _KINDS = {
     "layers": "of actions that no session's history has",
     "composites": "composites that no session's history uses",
     "orphans": "left behind by processes that were ended",
-    "given up": "of the oldest actions, given up for the budget",
+    "given_up": "of the oldest actions, given up for the budget",
 }
 
 

@@ -51,15 +51,20 @@ def kind_of(status: os.stat_result) -> NodeKind:
     return _KINDS[stat.S_IFMT(status.st_mode)]
 
 
-def read_xattrs(path: str) -> tuple[tuple[bytes, bytes], ...]:
-    """The extended attributes of the object itself, without the overlay's own; none where there is no support."""
+def read_xattrs(path: str, overlay: str | None = None) -> tuple[tuple[bytes, bytes], ...]:
+    """The extended attributes of the object itself, without the overlay's own; none where there is no support.
+
+    `overlay` is the prefix of its own in a layer. A guest's attribute of such a name lies there with the prefix doubled, and is
+    told so, as in manifests. Anything else (None) keeps no name that a layer could take for its own.
+    """
     try:
         names = os.listxattr(path, follow_symlinks=path.startswith("/proc/self/fd/"))
     except OSError:
         return ()
     found = []
     for name in sorted(names):
-        if not name.startswith(OVERLAY_XATTRS):
+        own = name.startswith(overlay or OVERLAY_XATTRS) and not (overlay and name.startswith(f"{overlay}overlay."))
+        if not own:
             with contextlib.suppress(OSError):
                 found.append((os.fsencode(name), os.getxattr(path, name)))
     return tuple(found)
@@ -103,6 +108,7 @@ class Stack:
         self.store = store
         self._binds = {target: source for source, target in base.binds}
         self._opaque = OPAQUE[base.ids.rootless]
+        self._own = self._opaque.removesuffix("opaque")
 
     @functools.cached_property
     def cover(self) -> list[LayerId]:
@@ -219,7 +225,7 @@ class Stack:
             mtime_ns=status.st_mtime_ns,
             target=os.readlink("", dir_fd=fd) if kind == "link" else "",
             rdev=status.st_rdev if kind in ("char", "block") else 0,
-            xattrs=() if kind == "link" else read_xattrs(descriptor_path(fd)),
+            xattrs=() if kind == "link" else read_xattrs(descriptor_path(fd), self._own),
         )
 
     @contextlib.contextmanager
