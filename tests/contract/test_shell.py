@@ -39,9 +39,8 @@ def test_a_text_sees_a_plain_shell(session: Session, tmp_path: Path, text: str) 
     """Messages about syntax, line numbers, traps, traces, names and descriptors are those of a plain `bash -c`."""
     inside = session.run(text)
     env = dict(inside.launch.env) | {"HOME": str(tmp_path)}
-    outside = subprocess.run(
-        [session.base.shell, "-c", text, "mulligan"], cwd=tmp_path, env=env, capture_output=True, check=False
-    )
+    plain = ["env", "--default-signal", session.base.shell, "-c", text, "mulligan"]  # whatever these tests were started with
+    outside = subprocess.run(plain, cwd=tmp_path, env=env, capture_output=True, check=False)
     status = inside.outcome.shell_status if outside.returncode >= 0 else -(inside.outcome.shell_status - 128)
     assert (inside.outcome.stdout, inside.outcome.stderr, status) == (outside.stdout, outside.stderr, outside.returncode)
     assert inside.footprint.complete

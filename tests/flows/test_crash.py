@@ -96,8 +96,8 @@ def test_a_run(template: Path, place: Path) -> None:
 
 def test_a_run_at_its_system_calls(template: Path, place: Path, lacking_here: Callable[[str], None]) -> None:
     """Killed in the middle of SQLite's own writes and syncs, and of sealing, a run is in the history or not."""
-    if shutil.which("strace") is None or os.geteuid() != 0:
-        lacking_here("strace can't be used on one's own processes")
+    if shutil.which("strace") is None:
+        lacking_here("there is no strace")
 
     def work(home: Path) -> None:
         with Session.open("s", home=home) as session:

@@ -51,6 +51,7 @@ class Pool(Generic[Result]):
         self._closed = False
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
+        self._at_work = 0  # threads that have not left `_work` yet
 
     def add(self, order: int, job: Callable[[Callable[[], bool]], Result]) -> Task[Result]:
         """A job to be done when a thread is free; of several that wait, the one with the lowest order comes first."""
@@ -60,6 +61,7 @@ class Pool(Generic[Result]):
             if len(self._threads) < self.size:
                 thread = threading.Thread(target=self._work, name=f"mulligan-replay-{len(self._threads)}")
                 self._threads.append(thread)
+                self._at_work += 1
                 thread.start()
             self._changed.notify_all()
         return task
@@ -108,11 +110,14 @@ class Pool(Generic[Result]):
             raise KeyboardInterrupt
 
     def _end(self) -> None:
+        """The end is waited for by the condition: Ctrl-C in `Thread.join` makes Python 3.11 take a running thread for stopped."""
         with self._changed:
             self._closed = True
             for task in (*self._waiting, *self._running):
                 task.called_off = True
             self._changed.notify_all()
+            while self._at_work:
+                self._changed.wait()
         for thread in self._threads:
             thread.join()
         self._threads.clear()
@@ -127,6 +132,9 @@ class Pool(Generic[Result]):
                 self._running.discard(task)
                 task.ended = True
                 self._changed.notify_all()
+        with self._changed:
+            self._at_work -= 1
+            self._changed.notify_all()
 
     def _next(self) -> Task[Result] | None:
         with self._changed:
