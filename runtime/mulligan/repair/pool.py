@@ -110,7 +110,7 @@ class Pool(Generic[Result]):
             raise KeyboardInterrupt
 
     def _end(self) -> None:
-        """The end is waited for by the condition: Ctrl-C in `Thread.join` makes Python 3.11 take a running thread for stopped."""
+        """Wait by the condition: Ctrl-C in `Thread.join` makes Python 3.11 take a running thread for a stopped one."""
         with self._changed:
             self._closed = True
             for task in (*self._waiting, *self._running):
