@@ -165,6 +165,8 @@ def test_merges_that_make_no_sense(home: Path) -> None:
     """With itself there is nothing to merge; a removed session is not there; what a stranger did conflicts; nothing moves."""
     with Session.create("s", home=home) as session, Session.create("stranger", home=home) as stranger:
         session.run("echo 1 > a")
+        session.run("head -c 100000 /dev/zero > large")
+        session.run("rm large")  # so that there is something to give up
         stranger.run("echo 2 > a")
         session.branch("gone").close()
         head = session.head
