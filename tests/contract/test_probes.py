@@ -227,7 +227,9 @@ for device in (0, os.makedev(1, 3)):
         refused += 1
 print(refused)
 """
-_LISTING = "find /workspace -type d -printf '%P %y\\n' -o -printf '%P %y %s\\n' | sort; getfattr -R -d -m - . 2> /dev/null; true"
+_LISTING = (
+    "find /workspace -type d -printf '%P %y\\n' -o -printf '%P %y %s\\n' | sort; getfattr -R -d -m - . 2> /dev/null; true"
+)
 
 
 def test_7_whiteouts_and_redirects_can_not_be_forged(session: Session, out: Told) -> None:
