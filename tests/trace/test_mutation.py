@@ -414,7 +414,7 @@ REAL = {
     "tar": (
         ["tar"],
         "mkdir -p in/deep out; seq 9 > in/deep/n; ln -s n in/deep/l; ln in/deep/n in/hard; seq 5 > out/n; echo x > top",
-        "tar cf a.tar in && tar tf a.tar && tar xf a.tar -C out in/deep/n && cat out/in/deep/n",
+        "tar --sort=name -cf a.tar in && tar tf a.tar && tar xf a.tar -C out in/deep/n && cat out/in/deep/n",
     ),
     "find": (
         ["find"],
