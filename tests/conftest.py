@@ -156,7 +156,7 @@ def tidy(request: pytest.FixtureRequest) -> Iterator[None]:
     """
     yield
     settle()
-    folder: Path | None = request.node.funcargs.get("tmp_path")
+    folder: Path | None = (request.node.funcargs or {}).get("tmp_path")  # none after Ctrl-C
     if folder is not None and folder.exists():
         above = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:

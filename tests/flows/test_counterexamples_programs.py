@@ -131,7 +131,8 @@ def test_row_26_the_stat_cache_of_git(home: Path, program: Callable[[str], str])
 def test_row_30_a_daemon_ends_with_its_action(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A process that an action leaves is killed at its end and writes nothing later; the record, `show` and JSON say so."""
     daemon = (
-        "(trap '' HUP TERM; exec >/dev/null 2>&1 </dev/null; while :; do echo tick >> log; sleep 0.02; done) & echo started{}"
+        "(trap '' HUP TERM; exec >/dev/null 2>&1 </dev/null; while :; do echo tick >> log; sleep 0.02; done) &"
+        " until [ -s log ]; do :; done; echo started{}"
     )
     with Session.create("s", home=home) as session:
         session.run("mkdir d")
