@@ -219,5 +219,8 @@ def _at_depth(deep: Deep, size: Size, depth: int, table: Table, *, budget_s: flo
         if name == "snapshot":
             for part, seconds in deep.watch.parts.items():
                 table.times(f"    of that {part}", Times(seconds[1:]))
-    table.ratio(f"{where}: seconds of a snapshot", times["snapshot"].median, SNAPSHOT_S)
+    parts = deep.watch.parts
+    bare = Times([seal + stack for seal, stack in zip(parts["seal"], parts["next stack"], strict=True)][1:])
+    table.ratio(f"{where}: seconds of seal and next stack", bare.median, SNAPSHOT_S)
+    table.ratio(f"{where}: the same with the commit", times["snapshot"].median, SNAPSHOT_S)
     table.ratio(f"{where}: seconds of a rollback", times["rollback"].median, ROLLBACK_S)
