@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from mulligan.asked import ActionFailedError as ActionFailedError
     from mulligan.errors import AlreadyExistsError as AlreadyExistsError
     from mulligan.errors import ConflictError as ConflictError
     from mulligan.errors import GivenUpError as GivenUpError
@@ -33,14 +34,13 @@ if TYPE_CHECKING:
     from mulligan.model.policy import Policy as Policy
     from mulligan.model.record import Record as Record
     from mulligan.repair.refiners import register_refiner as register_refiner
-    from mulligan.session import ActionFailedError as ActionFailedError
     from mulligan.session import Session as Session
 
 __version__: Final = "0.1.0"
 
 _HOME_OF: Final = {
     "Session": "mulligan.session",
-    "ActionFailedError": "mulligan.session",
+    "ActionFailedError": "mulligan.asked",
     "MergeConflictError": "mulligan.merge",
     "MergeReport": "mulligan.merge",
     "Replace": "mulligan.model.change",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mulligan.errors import UsageError
 from mulligan.model.change import Change, Patch, Replace
+from mulligan.model.ids import shown
 from mulligan.model.keys import DIR, OUT, PATH_KINDS, parse_key
 from mulligan.model.outputs import check_out
 from mulligan.model.part import split_part, whole_of
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from mulligan.model.policy import Policy
+    from mulligan.model.record import Record
+
+LONGEST_TIMEOUT_S = 366 * 24 * 3600
 
 _POLICY_CHOICES: Final[Mapping[str, Sequence[object]]] = {
     "level": range(5),
@@ -31,6 +35,15 @@ _POLICY_CHOICES: Final[Mapping[str, Sequence[object]]] = {
     "env_reads": ("lazy", "launch"),
     "jobs": range(257),
 }
+
+
+class ActionFailedError(UsageError):
+    """An action that was run with `check=True` did not exit with status 0. `record` has its whole story."""
+
+    def __init__(self, record: Record) -> None:
+        how = record.outcome.signal or f"exit code {record.exit_code}"
+        super().__init__(f"action {record.id} ({shown(record.action.text)!r}) ended with {how}")
+        self.record = record
 
 
 def check_texts(command: str | Sequence[str], env: Mapping[str, str]) -> None:
@@ -44,6 +57,18 @@ def check_texts(command: str | Sequence[str], env: Mapping[str, str]) -> None:
             raise UsageError(f"run with {text!r}: it is no text", remedy="give arguments and variables as str")
         if "\0" in text:
             raise UsageError(f"run with {text!r}: it holds a NUL byte, which no program can be given")
+
+
+def check_surroundings(cwd: object, stdin: object, timeout: object) -> None:
+    """Refuse a folder, an input or a time to wait that an action can't be given."""
+    if cwd is not None and (not isinstance(cwd, str) or "\0" in cwd):
+        raise UsageError(f"cwd {cwd!r}: it is no folder of the state", remedy="give a path as str")
+    if not isinstance(stdin, bytes):
+        raise UsageError(f"stdin {type(stdin).__name__}: it is no bytes", remedy="give bytes, as by text.encode()")
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= LONGEST_TIMEOUT_S:
+        raise UsageError(f"timeout {timeout!r}: it is no time to wait", remedy="give seconds above 0, at most a year of them")
 
 
 def check_lists(**lists: Sequence[str]) -> None:

@@ -21,12 +21,15 @@ from mulligan.hostfolder import ABSENT, HostFolder, Object
 from mulligan.sandbox.trees import content_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from mulligan.model.tree import Node, Tree
 
     OpenNode = Callable[[str, Node], AbstractContextManager[int]]
+
+
+BEGUN = "begun:"  # before a host folder's path: the label of the state that a commit there set out to write
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,15 @@ class _Move:
     new: Object
     node: Node | None  # what the session holds there
     guest: str  # the path inside
+
+
+def find_befores(folder: str, pins: Mapping[str, int], tree_at: Callable[[int], Tree], start: Tree) -> list[Tree]:
+    """What the session knows the folder to have held: at its last commit there (by `pins`), or at the session's start.
+
+    A commit that was killed left each path as it was or as it was to be: both are known.
+    """
+    known = [tree_at(pins[folder]) if folder in pins else start]
+    return known if BEGUN + folder not in pins else [*known, tree_at(pins[BEGUN + folder])]
 
 
 def commit(

@@ -22,6 +22,7 @@ from mulligan.history.journal import NO_HEAD
 from mulligan.model.footprint import Footprint
 from mulligan.model.ids import ActionId
 from mulligan.model.keys import ENT, ENV, MEM, MTIME, NET, OUT, TELLING, Key, parse_key
+from mulligan.model.plan import describe_end
 from mulligan.repair.dirty import Dirty
 from mulligan.repair.planner import check_patch
 from mulligan.repair.replay import NEW
@@ -142,10 +143,13 @@ class Merge:
         """Carry the merge out and publish it. Raises RepairFailedError when an action that ran again failed."""
         records, again = self.carry_out(workshop)
         before = {record.id: record.outcome.ok for record in self.theirs}
-        failed = tuple(record.id for record in again if before[record.id] and not record.outcome.ok)
+        failures = [record for record in again if before[record.id] and not record.outcome.ok]
+        failed = tuple(record.id for record in failures)
         if failed and not keep_going:
+            how = ("" if len(failed) == 1 else ", the first ") + describe_end(failures[0])
+            what = f"{', '.join(failed)} failed on top of ours {how}"
             raise RepairFailedError(
-                f"merge {report.branch} into {report.session}: {', '.join(failed)} failed on top of ours; nothing was changed",
+                f"merge {report.branch} into {report.session}: {what}; nothing was changed",
                 remedy="mend the branch, or merge all the same with --keep-going",
             )
         done = self._journal.publish(

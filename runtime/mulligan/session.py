@@ -14,15 +14,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from mulligan.asked import check_keys, check_lists, check_policy, check_texts, command_of, placed, placed_target
-from mulligan.commit import CommitReport, commit
-from mulligan.errors import ConflictError, MulliganError, NotFoundError, RepairFailedError, UsageError
+from mulligan.asked import (
+    ActionFailedError,
+    check_keys,
+    check_lists,
+    check_policy,
+    check_surroundings,
+    check_texts,
+    command_of,
+    placed,
+    placed_target,
+)
+from mulligan.commit import BEGUN, CommitReport, commit, find_befores
+from mulligan.errors import ConflictError, MulliganError, NotFoundError, RepairFailedError
 from mulligan.history.journal import NEW
 from mulligan.history.lineage import Why, explain
 from mulligan.history.store import SessionRow, Store, default_home
 from mulligan.merge import Merge, MergeConflictError
 from mulligan.model.action import Action, LaunchContext
-from mulligan.model.change import Patch
 from mulligan.model.equivalence import Equality
 from mulligan.model.ids import ActionId, LayerId, check_host_path, shown
 from mulligan.model.keys import OUT, parse_key
@@ -38,7 +47,7 @@ from mulligan.repair.planner import build_plan
 from mulligan.repair.pool import Pool
 from mulligan.repair.refiners import same_part
 from mulligan.repair.replay import Replay
-from mulligan.repair.schedule import check_reach, patch_path, too_old
+from mulligan.repair.schedule import check_reach, may_extend, too_old
 from mulligan.repair.sparse import build_sparse_plan, may_be_sparse
 from mulligan.repair.walk import Pass
 from mulligan.runner import Runner
@@ -67,20 +76,9 @@ if TYPE_CHECKING:
     from mulligan.sandbox.stack import Stack
     from mulligan.states import Difference
 
-LONGEST_TIMEOUT_S = 366 * 24 * 3600
 LONG = 1000  # actions from which on a plan is made by the index instead of by reading every record
 
-_BEGUN = "begun:"  # before a host folder's path: the label of the state that a commit there set out to write
 _ACTION_ID = re.compile(r"a\d+")
-
-
-class ActionFailedError(UsageError):
-    """An action that was run with `check=True` did not exit with status 0. `record` has its whole story."""
-
-    def __init__(self, record: Record) -> None:
-        how = record.outcome.signal or f"exit code {record.exit_code}"
-        super().__init__(f"action {record.id} ({shown(record.action.text)!r}) ended with {how}")
-        self.record = record
 
 
 class Session:
@@ -206,10 +204,7 @@ class Session:
         check_lists(labels=labels, reads=reads, writes=writes)
         check_keys(reads)
         check_keys(writes, written=True)
-        if timeout is not None and not 0 < timeout <= LONGEST_TIMEOUT_S:
-            raise UsageError(
-                f"timeout {timeout:g}: it is no time to wait", remedy="give seconds above 0, at most a year of them"
-            )
+        check_surroundings(cwd, stdin, timeout)
         with self._store.locked(self.name, on_wait), self._runner.attempt() as attempt:
             head = self.head
             for key in map(parse_key, reads):
@@ -310,15 +305,11 @@ class Session:
         row, journal, asserted = self._row(), self._store.journal, [placed(change) for change in changes]
         past = self._past_of(row.head, asserted)
         options: dict[str, Any] = {
-            "first_launch": past.launch,
-            "same_bytes": self._layers.same_bytes,
+            **self._judging(past),
             "base_changed": self._base_changed(),
-            "reads_variable": self._env_reads.reads,
             "session": self.name,
             "head": row.head,
             "policy": policy,
-            "content": self._layers.read,
-            "same_part": same_part,
         }
         plan = None
         if len(past.records) >= LONG and may_be_sparse(policy):
@@ -354,10 +345,7 @@ class Session:
         """The plan for the present history, to which actions were added since it was made. Raises ConflictError."""
         if self.head == plan.head:
             return plan
-        old, new = self._store.journal.chain(plan.head), self.log()
-        added = [record.layer.manifest.paths for record in new[len(old) :]]
-        moved = (c for c in plan.changes if isinstance(c, Patch) and c.at is None and any(patch_path(c) in p for p in added))
-        if [r.record_id for r in old] != [r.record_id for r in new[: len(old)]] or any(moved):
+        if not may_extend(plan.changes, self._store.journal.chain(plan.head), self.log()):
             self._store.expect_head(self.name, plan.head)
         return self.plan(*plan.changes, policy=plan.policy)
 
@@ -370,13 +358,9 @@ class Session:
                 past.records,
                 past.bottom,
                 self._runner,
-                same_bytes=self._layers.same_bytes,
-                first_launch=past.launch,
+                **self._judging(past),
                 base_changed=self._base_changed(),
-                reads_variable=self._env_reads.reads,
                 next_id=lambda ahead: self._store.journal.next_action_id(self.name, ahead),
-                content=self._layers.read,
-                same_part=same_part,
                 pool=Pool(jobs) if (jobs := plan.policy.jobs or len(os.sched_getaffinity(0))) > 1 else None,
             )
             report, records = replay.run(keep_going=keep_going, progress=progress)
@@ -403,6 +387,16 @@ class Session:
         given_up = {action for _, action in self._store.journal.states(past.since)} if past.since else ()
         check_reach(changes, given_up, past.records)
         return past
+
+    def _judging(self, past: Past) -> dict[str, Any]:
+        """What a walk from the start of this past asks of the world to judge what differs."""
+        return {
+            "first_launch": past.launch,
+            "same_bytes": self._layers.same_bytes,
+            "reads_variable": self._env_reads.reads,
+            "content": self._layers.read,
+            "same_part": same_part,
+        }
 
     def _base_changed(self) -> frozenset[str]:
         return self._runner.changed_since(self._store.journal.versions(self.name).items())
@@ -438,14 +432,7 @@ class Session:
 
     def _walk(self, records: Sequence[Record]) -> Pass:
         past = self._past(self.head)
-        return Pass(
-            records,
-            past.bottom,
-            (),
-            same_bytes=self._layers.same_bytes,
-            first_launch=past.launch,
-            reads_variable=self._env_reads.reads,
-        )
+        return Pass(records, past.bottom, (), **self._judging(past))
 
     # -- results
 
@@ -462,11 +449,12 @@ class Session:
             row = self._row()
             real = os.path.realpath(check_host_path(folder))
             after = self._past(row.head).tree()
-            journal, begun = self._store.journal, _BEGUN + real
+            journal, begun = self._store.journal, BEGUN + real
+            start = build_tree(self._bottom_layers()) if real in row.config.get("imports", {}) else Tree()
             report = commit(
                 folder,
                 guest,
-                self._befores(row, real),
+                find_befores(real, journal.pins(self.name), lambda head: self._past(head).tree(), start),
                 after,
                 self._opened,
                 begin=lambda: journal.pin(self.name, begun, row.head),
@@ -475,19 +463,6 @@ class Session:
             if report.applied:
                 journal.pin(self.name, real, row.head, instead_of=begun)
             return report
-
-    def _befores(self, row: SessionRow, real: str) -> list[Tree]:
-        """What the session knows the folder to have held: at its last commit there, or when it was imported.
-
-        A commit that was killed left each path as it was or as it was to be: both are known.
-        """
-        pins = self._store.journal.pins(self.name)
-        if real in pins:
-            before = self._past(pins[real]).tree()
-        else:
-            before = build_tree(self._bottom_layers()) if real in row.config.get("imports", {}) else Tree()
-        begun = pins.get(_BEGUN + real)
-        return [before] if begun is None else [before, self._past(begun).tree()]
 
     def _opened(self, path: str, node: Node) -> AbstractContextManager[int]:
         return self._layers.opened(node.provider, path)

@@ -114,7 +114,8 @@ def test_other_schema(home: Path) -> None:
         {"env": {"A=B": "x"}}, {"env": {"": "x"}}, {"env": {"A": "\0"}}, {"labels": "one"}, {"reads": "out:a1"},
         {"reads": [1]}, {"writes": ["mem:a\0b"]}, {"labels": ["a\0b"]}, {"reads": ["dat:a"]}, {"writes": ["dat:/a/../b"]},
         {"reads": ["dat:a.db#table:t"]}, {"reads": ["dir:/a/"]}, {"reads": ["out:a1.exit"]}, {"reads": ["out:b1"]}, {"writes": ["out:a1"]},
-        {"command": ["echo", 5]}, {"command": "echo a\0b"}, {"command": []},
+        {"command": ["echo", 5]}, {"command": "echo a\0b"}, {"command": []}, {"timeout": "1"}, {"timeout": True}, {"stdin": "text"},
+        {"cwd": 5}, {"cwd": "a\0b"},
     ],
 )  # fmt: skip
 def test_a_call_that_makes_no_sense(home: Path, asked: dict[str, Any]) -> None:

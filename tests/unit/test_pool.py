@@ -150,3 +150,16 @@ def test_ctrl_c_while_it_closes(pool: Pool[int]) -> None:
         pool.close()
     helper.join()
     assert task.ended
+
+
+def test_where_no_thread_can_be_started(pool: Pool[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job for which there is no room is not begun, which its owner is told; closing waits for nobody."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as crowded:
+        crowded.setattr(threading.Thread, "start", refuse)
+        assert not pool.result_of(pool.add(1, lambda _: 1))
+        pool.close()
+    assert ended(pool, lambda _: 2).result == 2

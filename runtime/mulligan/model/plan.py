@@ -145,9 +145,12 @@ def describe_failure(report: Report) -> str:
     """Which replays failed, and how the first one ended, on one line."""
     if not report.failures:
         return "a replay failed"
-    first = report.failures[0]
-    how = first.outcome.signal or f"exit code {first.exit_code}"
-    last = next((line for line in reversed(first.stderr.splitlines()) if line.strip()), "")
-    said = f" ({last.encode('unicode_escape', 'backslashreplace').decode('ascii')[:200]})" if last else ""
     which = "" if len(report.failed) == 1 else ", the first"
-    return f"{', '.join(report.failed)} failed on replay{which} with {how}{said}"
+    return f"{', '.join(report.failed)} failed on replay{which} {describe_end(report.failures[0])}"
+
+
+def describe_end(record: Record) -> str:
+    """How an action ended, with the last line of its stderr."""
+    how = record.outcome.signal or f"exit code {record.exit_code}"
+    last = next((line for line in reversed(record.stderr.splitlines()) if line.strip()), "")
+    return f"with {how}" + (f" ({last.encode('unicode_escape', 'backslashreplace').decode('ascii')[:200]})" if last else "")

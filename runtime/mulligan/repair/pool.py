@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Pool(Generic[Result]):
         self._closed = False
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
-        self._at_work = 0  # threads that have not left `_work` yet
+        self._at_work = 0  # threads that are in `_work`
 
     def add(self, order: int, job: Callable[[Callable[[], bool]], Result]) -> Task[Result]:
         """A job to be done when a thread is free; of several that wait, the one with the lowest order comes first."""
@@ -61,8 +61,10 @@ class Pool(Generic[Result]):
             if len(self._threads) < self.size:
                 thread = threading.Thread(target=self._work, name=f"mulligan-replay-{len(self._threads)}")
                 self._threads.append(thread)
-                self._at_work += 1
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:  # no room for another thread: the task waits, or its owner does it in its turn
+                    self._threads.remove(thread)
             self._changed.notify_all()
         return task
 
@@ -119,12 +121,15 @@ class Pool(Generic[Result]):
             while self._at_work:
                 self._changed.wait()
         for thread in self._threads:
-            thread.join()
+            with suppress(RuntimeError):  # Ctrl-C came before it was started
+                thread.join()
         self._threads.clear()
         self._waiting.clear()
         self._closed = False
 
     def _work(self) -> None:
+        with self._changed:
+            self._at_work += 1
         while (task := self._next()) is not None:
             task.do()
             with self._changed:

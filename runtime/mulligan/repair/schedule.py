@@ -80,6 +80,14 @@ def check_reach(changes: Iterable[Change], given_up: Collection[ActionId], histo
             raise too_old(change.at, oldest)
 
 
+def may_extend(changes: Iterable[Change], old: Sequence[Record], new: Sequence[Record]) -> bool:
+    """Whether these changes mean the same of the new history: actions were only added, and none where a patch belongs."""
+    if [record.record_id for record in old] != [record.record_id for record in new[: len(old)]]:
+        return False
+    paths = {patch_path(change) for change in changes if isinstance(change, Patch) and change.at is None}
+    return not any(paths & record.layer.manifest.paths for record in new[len(old) :])
+
+
 def place_changes(
     history: Readable, names: Sequence[ActionId], changes: Iterable[Change], written: Callable[[str], Iterable[int]]
 ) -> tuple[dict[int, Change], dict[int, list[Patch]]]:
