@@ -113,8 +113,9 @@ def _any_part(parts: Iterator[bytes], path: str, names: Names, *, known: bool) -
     before, any_case = b"", ignores_case(path)
     try:
         part = next(parts, b"")
-        binary = b"\0" in part
+        binary = False
         while part:
+            binary = binary or b"\0" in part  # a text may have a binary behind it
             data = before + part if before else part
             if names.in_binary(data, known=known, any_case=any_case) if binary else names.in_text(data, any_case=any_case):
                 return True

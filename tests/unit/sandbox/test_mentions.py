@@ -101,6 +101,13 @@ def test_too_much_to_unpack(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(gzip.compress(b"x" * 2000))
 
 
+def test_a_binary_behind_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes after the first NUL byte is a binary, also when a text stands before it in a chunk of its own."""
+    monkeypatch.setattr(module, "CHUNK", 16)
+    assert found(b"# 16 bytes text\n" + b"\0\0\0\0aDB_HOSTz\0\0\0")
+    assert not found(b"# 16 bytes text\n" + b"....aDB_HOSTz...")
+
+
 def test_a_name_across_two_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that lies across a chunk's end is found."""
     monkeypatch.setattr(module, "CHUNK", 16)
